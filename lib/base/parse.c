@@ -1,0 +1,175 @@
+/* lib/base/parse.c: numbers, hex and base64 from text. */
+#include "lib/base/parse.h"
+
+#include "lib/base/banned.h"
+
+static const char base64_digits[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+int abx_parse_u64(struct abx_str s, uint64_t *ret)
+{
+    uint64_t v = 0;
+    if (s.len == 0)
+        return -1;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < '0' || s.ptr[i] > '9')
+            return -1;
+        if (__builtin_mul_overflow(v, (uint64_t)10, &v) ||
+            __builtin_add_overflow(v, (uint64_t)(s.ptr[i] - '0'), &v))
+            return -1;
+    }
+    *ret = v;
+    return 0;
+}
+
+int abx_parse_u32(struct abx_str s, uint32_t *ret)
+{
+    uint64_t v;
+    if (abx_parse_u64(s, &v) < 0 || v > UINT32_MAX)
+        return -1;
+    *ret = (uint32_t)v;
+    return 0;
+}
+
+int abx_parse_i64(struct abx_str s, int64_t *ret)
+{
+    bool negative = s.len > 0 && s.ptr[0] == '-';
+    uint64_t v;
+    if (abx_parse_u64(negative ? abx_str_sub(s, 1, s.len) : s, &v) < 0 ||
+        v > (uint64_t)INT64_MAX + negative)
+        return -1;
+    *ret = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return 0;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+int abx_parse_hex64(struct abx_str s, uint64_t *ret)
+{
+    uint64_t v = 0;
+    if (s.len == 0 || s.len > 16)
+        return -1;
+    for (size_t i = 0; i < s.len; i++) {
+        int d = hex_digit(s.ptr[i]);
+        if (d < 0)
+            return -1;
+        v = v << 4 | (uint64_t)d;
+    }
+    *ret = v;
+    return 0;
+}
+
+static int base64_digit(char c)
+{
+    if (c == '-')
+        c = '+';
+    if (c == '_')
+        c = '/';
+    const char *at = c ? strchr(base64_digits, c) : NULL;
+    return at ? (int)(at - base64_digits) : -1;
+}
+
+/* A table, built once from base64_digit: decoding is on the path of every stdin byte. */
+static const signed char *base64_table(void)
+{
+    static signed char table[256];
+    static bool built;
+    if (!built) {
+        for (int i = 0; i < 256; i++)
+            table[i] = (signed char)base64_digit((char)i);
+        built = true;
+    }
+    return table;
+}
+
+int abx_base64_decode(struct abx_str s, struct abx_buf *out)
+{
+    const signed char *table = base64_table();
+    size_t padding = 0;
+    while (s.len && s.ptr[s.len - 1] == '=' && padding < 2) {
+        s.len--;
+        padding++;
+    }
+    if (s.len % 4 == 1 || (padding && (s.len + padding) % 4 != 0))
+        return -1;
+    char *to = abx_buf_room(out, s.len / 4 * 3 + 3);
+    if (to == NULL)
+        return -1;
+    size_t n = 0;
+    uint32_t bits = 0;
+    unsigned have = 0;
+    for (size_t i = 0; i < s.len; i++) {
+        int d = table[(unsigned char)s.ptr[i]];
+        if (d < 0)
+            return -1;
+        bits = bits << 6 | (uint32_t)d;
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            to[n++] = (char)(bits >> have & 0xFF);
+        }
+    }
+    if (bits & ((1u << have) - 1))
+        return -1; /* left-over bits must be zero */
+    abx_buf_wrote(out, n);
+    return 0;
+}
+
+void abx_base64_encode(const void *data, size_t len, bool padded, struct abx_buf *out)
+{
+    const unsigned char *p = data;
+    char *to = abx_buf_room(out, (len / 3 + 1) * 4);
+    if (to == NULL)
+        return;
+    size_t n = 0, i = 0;
+    for (; i + 2 < len; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)p[i + 1] << 8 | p[i + 2];
+        to[n++] = base64_digits[v >> 18];
+        to[n++] = base64_digits[v >> 12 & 63];
+        to[n++] = base64_digits[v >> 6 & 63];
+        to[n++] = base64_digits[v & 63];
+    }
+    if (i < len) {
+        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < len ? (uint32_t)p[i + 1] << 8 : 0);
+        to[n++] = base64_digits[v >> 18];
+        to[n++] = base64_digits[v >> 12 & 63];
+        if (i + 1 < len)
+            to[n++] = base64_digits[v >> 6 & 63];
+        while (padded && n % 4 != 0)
+            to[n++] = '=';
+    }
+    abx_buf_wrote(out, n);
+}
+
+void abx_hex_encode(const void *data, size_t len, char *out)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < len; i++) {
+        out[2 * i] = "0123456789abcdef"[p[i] >> 4];
+        out[2 * i + 1] = "0123456789abcdef"[p[i] & 15];
+    }
+    out[2 * len] = '\0';
+}
+
+int abx_hex_decode(struct abx_str s, void *out, size_t len)
+{
+    unsigned char *p = out;
+    if (s.len != 2 * len)
+        return -1;
+    for (size_t i = 0; i < len; i++) {
+        int high = hex_digit(s.ptr[2 * i]), low = hex_digit(s.ptr[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return -1;
+        p[i] = (unsigned char)(high << 4 | low);
+    }
+    return 0;
+}
