@@ -1,0 +1,88 @@
+/* lib/http/server.h: an HTTP/1.1 server on the loop: streaming both ways, with back-pressure.
+ *
+ * Life of a request: @on_request(req) when the head is complete. The handler answers at once, or
+ * keeps @req and answers later. Body bytes go to req->on_body (set it in on_request; without it the
+ * body is discarded, bounded). req->on_close is called exactly once, when the exchange is over
+ * (answered completely, or the peer vanished: `aborted`); after it @req is gone. A handler that
+ * holds @req must drop it then. Loop thread only. */
+#pragma once
+#include "lib/base/arena.h"
+#include "lib/loop/stream.h"
+#include "lib/wire/http.h"
+
+struct abx_http_server;
+struct abx_http_conn;
+
+struct abx_http_req {
+    const struct abx_http_head *head;
+    struct abx_str path, query; /* raw (not decoded) parts of the target */
+    struct abx_arena *arena;    /* 1 MiB, lives as long as the request */
+    struct abx_http_conn *conn;
+    void *user;       /* of the server */
+    int listener_tag; /* which listener it came by (abx_http_server_listen) */
+    /* set by the handler: */
+    void *data;
+    void (*on_body)(struct abx_http_req *req, const char *data, size_t len);
+    void (*on_body_end)(struct abx_http_req *req); /* complete; never called for a cut body */
+    void (*on_drain)(struct abx_http_req *req);    /* after abx_http_write() returned false */
+    void (*on_close)(struct abx_http_req *req, bool aborted);
+};
+
+struct abx_http_server_options {
+    void (*on_request)(struct abx_http_req *req);
+    void *user;
+    uint32_t head_timeout_ms; /* from first byte to complete head; default 30 s */
+    uint32_t idle_timeout_ms; /* between requests; default 640 s */
+    uint32_t max_conns;       /* beyond: the listener pauses; default 2,000 */
+    size_t high_water;        /* write queue per connection; default 64 KiB */
+    bool (*on_accept)(void *user, int fd, int listener_tag); /* may refuse; may be NULL */
+};
+
+int abx_http_server_open(struct abx_loop *l, const struct abx_http_server_options *o,
+                         struct abx_http_server **ret, struct abx_error *err);
+/** Takes @take_fd, a listening socket. */
+int abx_http_server_listen(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
+/** Takes @take_fd, an already connected socket (gateway channel, loopback tests). */
+int abx_http_server_adopt(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
+/** Stops accepting, resets open connections when @now, else lets exchanges finish within 1 s. */
+void abx_http_server_close(struct abx_http_server *s, bool now, void (*closed)(void *), void *arg);
+size_t abx_http_server_conns(const struct abx_http_server *s);
+
+struct abx_http_extra {
+    const char *name;
+    struct abx_str value;
+};
+/** The whole answer at once. @extra ends with a NULL name, may be NULL. Content-Length is added
+ * (not for 204 and 304). For HEAD the body is not sent. */
+void abx_http_answer(struct abx_http_req *req, int status, const struct abx_http_extra *extra,
+                     struct abx_str body);
+enum { ABX_HTTP_CHUNKED = -1 };
+/** Begins an answer; then write() and end(). @length >= 0, or ABX_HTTP_CHUNKED (for a 1.0 client:
+ *  close-delimited). Sent with the first write or end, or at once by flush. */
+void abx_http_begin(struct abx_http_req *req, int status, const struct abx_http_extra *extra,
+                    int64_t length);
+void abx_http_flush(struct abx_http_req *req);
+/** One chunk in one system call. False: the queue is above its mark, stop until on_drain. */
+bool abx_http_write(struct abx_http_req *req, const void *data, size_t len);
+/** As write, of two parts (an envelope head and its payload) in one chunk. */
+bool abx_http_write2(struct abx_http_req *req, const void *a, size_t a_len, const void *b,
+                     size_t b_len);
+/** Completes the answer. A declared length that was not reached aborts the connection. */
+void abx_http_end(struct abx_http_req *req);
+/** Cuts the exchange: reset, no final chunk, so that the peer can not take it for complete. */
+void abx_http_abort(struct abx_http_req *req);
+/** Stops and restarts reading of the request's body (the peer blocks). */
+void abx_http_pause_body(struct abx_http_req *req);
+void abx_http_resume_body(struct abx_http_req *req);
+/** Sends "100 Continue" if the peer waits for it. Done by itself once on_body is set. */
+void abx_http_continue(struct abx_http_req *req);
+/** For a verbatim head (proxy): @head is a complete written head; the body follows by raw_write,
+ *  already framed by the caller; raw_end(keep_alive) completes. */
+void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head);
+bool abx_http_raw_write(struct abx_http_req *req, const void *data, size_t len);
+void abx_http_raw_end(struct abx_http_req *req, bool keep_alive);
+/** Turns the connection into a tunnel after a 101 head was sent raw: bytes both ways belong to the
+ *  caller through @ops on the returned stream; bytes already read come by on_data first. on_close
+ *  runs when the stream closes. */
+struct abx_stream *abx_http_take_stream(struct abx_http_req *req, const struct abx_stream_ops *ops,
+                                        void *owner);

@@ -1,0 +1,93 @@
+/* lib/loop/loop.h: one event loop per daemon thread: timers, descriptors, signals, deferred calls.
+ *
+ * A thin idiom over libuv. Every object belongs to the thread of its loop. Objects are embedded in
+ * their owner; x_close() is idempotent, and the owner's memory may go only from the close callback
+ * (libuv keeps a handle until the end of the turn). */
+#pragma once
+#include "lib/base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+struct abx_loop {
+    uv_loop_t uv;
+    bool stopping;
+};
+
+int abx_loop_init(struct abx_loop *l, struct abx_error *err);
+/** Runs until abx_loop_stop() or until nothing is active. */
+void abx_loop_run(struct abx_loop *l);
+void abx_loop_stop(struct abx_loop *l);
+/** Closes what is left open (asserts in debug builds that owners closed theirs) and frees. */
+void abx_loop_done(struct abx_loop *l);
+
+struct abx_timer;
+typedef void abx_timer_fn(struct abx_timer *t);
+typedef void abx_closed_fn(void *owner);
+
+/* One-shot or repeating timer. Zero it before the first start. */
+struct abx_timer {
+    uv_timer_t uv;
+    abx_timer_fn *fn;
+    abx_closed_fn *closed;
+    void *owner;
+    bool open;
+};
+/** Must precede start; registers with the loop. */
+void abx_timer_init(struct abx_timer *t, struct abx_loop *l, abx_timer_fn *fn, void *owner);
+/** (Re)arms: fires after @after_ms, then every @repeat_ms (0: once). */
+void abx_timer_start(struct abx_timer *t, uint64_t after_ms, uint64_t repeat_ms);
+void abx_timer_stop(struct abx_timer *t);
+/** @closed (may be NULL) is called with the owner once the loop has let go. */
+void abx_timer_close(struct abx_timer *t, abx_closed_fn *closed);
+/** Does not keep the loop alive. */
+void abx_timer_unref(struct abx_timer *t);
+
+struct abx_poll;
+/** @events: ABX_POLL_IN|OUT; errors arrive as readable. */
+typedef void abx_poll_fn(struct abx_poll *p, unsigned events);
+enum { ABX_POLL_IN = 1, ABX_POLL_OUT = 2 };
+
+/* Readiness of a descriptor that the owner keeps (pidfd, inotify, listening or seqpacket socket).
+ */
+struct abx_poll {
+    uv_poll_t uv;
+    abx_poll_fn *fn;
+    abx_closed_fn *closed;
+    void *owner;
+    int fd;
+    bool open;
+};
+int abx_poll_init(struct abx_poll *p, struct abx_loop *l, int fd, abx_poll_fn *fn, void *owner,
+                  struct abx_error *err);
+void abx_poll_set(struct abx_poll *p, unsigned events); /* 0 pauses */
+/** Stops watching; does not close the descriptor. */
+void abx_poll_close(struct abx_poll *p, abx_closed_fn *closed);
+
+struct abx_signal;
+typedef void abx_signal_fn(struct abx_signal *s, int signum);
+struct abx_signal {
+    uv_signal_t uv;
+    abx_signal_fn *fn;
+    abx_closed_fn *closed;
+    void *owner;
+    bool open;
+};
+/** Handles @signum on the loop. Never SIGCHLD: lib/proc owns it. Does not keep the loop alive. */
+int abx_signal_init(struct abx_signal *s, struct abx_loop *l, int signum, abx_signal_fn *fn,
+                    void *owner, struct abx_error *err);
+void abx_signal_close(struct abx_signal *s, abx_closed_fn *closed);
+
+struct abx_work;
+typedef void abx_work_fn(struct abx_work *w);
+/* Blocking work on the pool (4 threads). Zero it; it must live until @done ran. */
+struct abx_work {
+    uv_work_t uv;
+    abx_work_fn *run;  /* pool thread: touches nothing but its own request */
+    abx_work_fn *done; /* loop thread */
+    void *owner;
+};
+int abx_work_start(struct abx_work *w, struct abx_loop *l, abx_work_fn *run, abx_work_fn *done,
+                   void *owner, struct abx_error *err);

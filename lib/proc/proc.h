@@ -1,0 +1,73 @@
+/* lib/proc/proc.h: the only folder that forks and waits: children, roles, namespaces, reaping.
+ *
+ * Every child is known by pid and pidfd together, so a recycled pid is never signalled. Each
+ * process has one reaper: a daemon reaps its own children by their pidfds on the loop; PID 1 reaps
+ * all. */
+#pragma once
+#include "lib/base/err.h"
+#include "lib/loop/loop.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct abx_proc_status {
+    bool exited; /* else killed by `signum` */
+    int exit_code;
+    int signum;
+    bool core_dumped;
+};
+/** "exit status 7", "signal: killed", "signal: segmentation fault (core dumped)" (envd.md 5.6). */
+void abx_proc_status_text(const struct abx_proc_status *st, char out[64]);
+
+/* What a child gets; everything is prepared before the fork, only system calls run after it. */
+struct abx_proc_spec {
+    const char *path;        /* absolute, or searched in `search_path` */
+    const char *search_path; /* PATH text; NULL: no search */
+    char *const *argv;
+    char *const *envp;
+    const char *cwd; /* NULL: inherited */
+    int stdio[3];    /* descriptors for 0, 1, 2 (kept by the caller); -1: /dev/null */
+    int exec_fd;     /* script memfd passed as-is and kept open at number 3; 0 or -1: none */
+    int tty_fd;      /* becomes the controlling terminal and 0,1,2; 0 or -1: none */
+    bool set_ids;    /* switch to uid, gid, groups */
+    uid_t uid;
+    gid_t gid;
+    const gid_t *groups;
+    size_t group_count;
+    int oom_score_adj; /* INT_MIN: left alone */
+    bool reset_nice;   /* nice 0, I/O class none */
+    bool new_session;  /* setsid */
+    uint32_t umask;    /* 0: 022 */
+};
+
+struct abx_proc; /* a running child on a loop */
+typedef void abx_proc_exit_fn(struct abx_proc *p, const struct abx_proc_status *st, void *arg);
+
+/** Forks and execs. On return the exec has succeeded, or err tells the failed step (errno in sys:
+ *  NOT_FOUND no such program, INVALID_ARGUMENT cwd or not executable). The caller owns *ret:
+ *  abx_proc_close(). @on_exit runs on the loop once, after the reap. Other descriptors are closed.
+ */
+int abx_proc_spawn(struct abx_loop *l, const struct abx_proc_spec *spec, abx_proc_exit_fn *on_exit,
+                   void *arg, struct abx_proc **ret, struct abx_error *err);
+pid_t abx_proc_pid(const struct abx_proc *p);
+bool abx_proc_is_running(const struct abx_proc *p);
+/** To the whole process group of the child (kill(-pgid)). -ESRCH when it is gone. Signals 1..64. */
+int abx_proc_signal_group(struct abx_proc *p, int signum);
+/** To the child alone, by pidfd. */
+int abx_proc_signal(struct abx_proc *p, int signum);
+/** Lets go of the object; a still running child goes on and is reaped in the background. */
+void abx_proc_close(struct abx_proc *p);
+
+/** Forks this binary into a role: the child runs @fn(arg) and exits with its result. No exec.
+ * Signals are reset, @keep_fds (count) stay open besides 0-2, all others are closed. comm and
+ * argv[0] become
+ *  @name. For init's services and the engine's runtime side. */
+pid_t abx_proc_fork_role(const char *name, int (*fn)(void *arg), void *arg, const int *keep_fds,
+                         size_t keep_count, int *ret_pidfd);
+/** Reaps any one child if one is waiting: its pid, 0 if none, -ECHILD. For PID 1 (no allocation).
+ */
+pid_t abx_proc_reap_any(struct abx_proc_status *ret);
+/** Blocks until @pid is reaped. */
+int abx_proc_wait(pid_t pid, struct abx_proc_status *ret);
+/** Remembers where argv lives, so that roles can be renamed. First thing in main(). */
+void abx_proc_init_title(int argc, char **argv);
