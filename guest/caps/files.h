@@ -1,0 +1,126 @@
+/* guest/caps/files.h: files as the API sees them: paths, uploads, downloads, entries, trees.
+ *
+ * Rights are the daemon's own (root): the user decides the home directory and the owner of what is
+ * created. Every system call that may block runs on the loop's pool with copies of its arguments
+ * (S80). Functions are called on the loop thread and call back there, never before they return.
+ * An operation that failed to start (-1) calls nothing back. */
+#pragma once
+#include "guest/caps/users.h"
+#include "lib/base/buf.h"
+#include "lib/loop/loop.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ABX_FILES_PATH = 4096,                /* PATH_MAX, with the terminator */
+    ABX_FILES_ENTRIES = 100000,           /* of one listing */
+    ABX_FILES_CHUNK = 256 * 1024,         /* of a download */
+    ABX_FILES_UPLOAD_BUFFER = 1024 * 1024 /* an upload holds so much before it says stop */
+};
+
+/** envd.md 3.1: "" is @workdir (when not "") or stays ""; "~" and "~/x" use the home of @user;
+ *  absolute is kept byte for byte; relative joins the home and is cleaned lexically.
+ *  Writes a terminated path. INVALID_ARGUMENT "failed to expand path ...", too long, or a NUL. */
+int abx_path_resolve(struct abx_str raw, const struct abx_user *user, struct abx_str workdir,
+                     char out[ABX_FILES_PATH], struct abx_error *err);
+/** The part after the last slash (trailing slashes aside); "/" for the root. Borrows. */
+struct abx_str abx_path_base(struct abx_str path);
+
+enum abx_entry_type { ABX_ENTRY_UNSPECIFIED, ABX_ENTRY_FILE, ABX_ENTRY_DIRECTORY };
+
+/* envd.md 6.2; strings live as long as what gave the entry. */
+struct abx_entry {
+    struct abx_str name;
+    enum abx_entry_type type;
+    struct abx_str path;
+    int64_t size;
+    uint32_t mode;        /* permission bits */
+    char permissions[24]; /* "-rw-r--r--", "Lrwxrwxrwx" */
+    struct abx_str owner, group;
+    int64_t mtime_ns;
+    struct abx_str symlink_target; /* ptr NULL: not a link */
+};
+
+struct abx_files_op; /* a running operation */
+/** Its callback will not come; the system calls may still happen. Accepts NULL. An op ends by
+ *  itself when its callback has returned. */
+void abx_files_cancel(struct abx_files_op *op);
+
+/** @entries are valid during the call. @err NULL on success. */
+typedef void abx_entries_fn(void *arg, const struct abx_entry *entries, size_t count,
+                            const struct abx_error *err);
+
+/* The codes and texts of envd.md 6.3. Paths are resolved ones. @ret (may be NULL) borrows the op
+ * until the callback. stat, mkdir and move give one entry, remove none. */
+int abx_files_stat(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
+                   struct abx_files_op **ret, struct abx_error *err);
+int abx_files_list(struct abx_loop *l, const char *path, uint32_t depth, abx_entries_fn *fn,
+                   void *arg, struct abx_files_op **ret, struct abx_error *err);
+int abx_files_mkdir(struct abx_loop *l, const char *path, const struct abx_user *user,
+                    abx_entries_fn *fn, void *arg, struct abx_files_op **ret,
+                    struct abx_error *err);
+struct abx_move_spec {
+    const char *source, *destination;
+    const struct abx_user *user; /* owns new parents */
+};
+int abx_files_move(struct abx_loop *l, const struct abx_move_spec *spec, abx_entries_fn *fn,
+                   void *arg, struct abx_files_op **ret, struct abx_error *err);
+int abx_files_remove(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
+                     struct abx_files_op **ret, struct abx_error *err);
+
+/* --- upload: one file ---
+ * The system calls of envd.md 3.4 in its order; nothing on disk is touched before 256 KiB came or
+ * finish() was called, so a body that breaks off earlier leaves the old file as it was. Later: a
+ * file that the upload made is removed, an existing one is left empty. */
+struct abx_upload;
+struct abx_upload_spec {
+    const char *path; /* resolved */
+    const struct abx_user *user;
+    bool has_total; /* the length of the request is known: for the text of 507 */
+    uint64_t total;
+};
+struct abx_upload_ops {
+    /** append() answered false earlier: there is room again. */
+    void (*on_drain)(struct abx_upload *u);
+    /** The file is complete (err NULL), or failed: stop appending. Once; then only close() is
+     *  allowed. INVALID_ARGUMENT "path is a directory: /x" -> 400; RESOURCE_EXHAUSTED with sys
+     *  ENOSPC or EDQUOT -> 507; INTERNAL -> 500. */
+    void (*on_done)(struct abx_upload *u, const struct abx_error *err);
+};
+int abx_upload_open(struct abx_loop *l, const struct abx_upload_spec *spec,
+                    const struct abx_upload_ops *ops, void *owner, struct abx_upload **ret,
+                    struct abx_error *err);
+void *abx_upload_owner(const struct abx_upload *u);
+/** Copies. False: pause the source until on_drain (the bytes are taken all the same, but one call
+ *  must not bring more than ABX_FILES_UPLOAD_BUFFER). After a failure bytes are dropped. */
+bool abx_upload_append(struct abx_upload *u, const void *data, size_t len);
+/** The body is complete: on_done follows. */
+void abx_upload_finish(struct abx_upload *u);
+/** Lets go. Before on_done it aborts: see above. No callback after. Accepts NULL. */
+void abx_upload_close(struct abx_upload *u);
+
+/* --- download --- */
+struct abx_download;
+struct abx_download_info {
+    uint64_t size; /* what stat says; 0 for much of /proc: read to the end all the same */
+    int64_t mtime_ns;
+    bool is_virtual; /* on procfs or sysfs: the size means nothing */
+};
+struct abx_download_ops {
+    /** Opened, or err: NOT_FOUND "path '/x' does not exist", INVALID_ARGUMENT "path '/x' is a
+     *  directory" or "... is not a regular file", INTERNAL (500). */
+    void (*on_open)(struct abx_download *d, const struct abx_download_info *info,
+                    const struct abx_error *err);
+    /** Answer to abx_download_read(): the bytes (valid during the call), len 0 at the end of file
+     *  or on err. */
+    void (*on_data)(struct abx_download *d, struct abx_str data, const struct abx_error *err);
+};
+int abx_download_open(struct abx_loop *l, const char *path, const struct abx_download_ops *ops,
+                      void *owner, struct abx_download **ret, struct abx_error *err);
+void *abx_download_owner(const struct abx_download *d);
+/** Reads up to @len (<= ABX_FILES_CHUNK) bytes at @offset. One at a time. */
+int abx_download_read(struct abx_download *d, uint64_t offset, size_t len, struct abx_error *err);
+/** No callback after. Accepts NULL. */
+void abx_download_close(struct abx_download *d);
