@@ -11,6 +11,7 @@
  * keeps the pipes unread does not count. Loop thread only; callbacks may call anything here. */
 #pragma once
 #include "guest/caps/users.h"
+#include "lib/contract/contract.h"
 #include "lib/loop/loop.h"
 
 #include <stdbool.h>
@@ -18,7 +19,7 @@
 #include <stdint.h>
 
 enum {
-    ABX_PROCESS_CHUNK = 32 * 1024,      /* bytes of one data event at most */
+    ABX_PROCESS_CHUNK = ABX_DATA_CHUNK_BYTES, /* bytes of one data event at most */
     ABX_PROCESS_LAG = 256 * 1024,       /* unread bytes of a subscriber that pause the child */
     ABX_PROCESS_INPUT = 4 * 1024 * 1024 /* bytes of stdin waiting at most */
 };

@@ -10,13 +10,12 @@
 #include <sys/types.h>
 
 enum {
-    ABX_USER_NAME = 256,   /* bytes of a name with its terminator */
-    ABX_USER_PATH = 4096,  /* bytes of home and shell with terminator */
-    ABX_USER_GROUPS = 256, /* supplementary groups kept */
+    ABX_NAME_BYTES = 256,  /* bytes of a name with its terminator */
+    ABX_NAME_GROUPS = 256, /* supplementary groups kept */
 };
 
 struct abx_user {
-    char name[ABX_USER_NAME];
+    char name[ABX_NAME_BYTES];
     uid_t uid;
     gid_t gid;
     char *home;    /* "/" when the line has none */
@@ -42,5 +41,5 @@ struct abx_names;
 struct abx_names *abx_names_open(const char *root);
 void abx_names_close(struct abx_names *n);
 /** The name, or the decimal id, in @out. @out is returned. */
-const char *abx_names_user(const struct abx_names *n, uid_t uid, char out[ABX_USER_NAME]);
-const char *abx_names_group(const struct abx_names *n, gid_t gid, char out[ABX_USER_NAME]);
+const char *abx_names_user(const struct abx_names *n, uid_t uid, char out[ABX_NAME_BYTES]);
+const char *abx_names_group(const struct abx_names *n, gid_t gid, char out[ABX_NAME_BYTES]);
