@@ -1,0 +1,73 @@
+# Thin entry points; the build itself is CMakeLists.txt, the presets are in CMakePresets.json.
+#   make PRESET=dev build     one preset (default: release)
+#   make fuzz T=60            seconds per fuzz target;  make bench B=exec: one figure
+PRESET ?= release
+T ?= 60
+B ?=
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+.DEFAULT_GOAL := build
+.PHONY: setup build demo test test-fast test-newest lint format bench bench-smoke fuzz dist install uninstall clean distclean
+
+setup:
+	@tools/setup
+
+# cmake configures only what has no build.ninja; ninja itself notices changed CMake files.
+build/%/build.ninja:
+	@cmake --preset $* >build/$*.log 2>&1 || { tail -n 30 build/$*.log; exit 1; }
+
+build: | setup
+	@$(MAKE) --no-print-directory build/$(PRESET)/build.ninja
+	@cmake --build build/$(PRESET) -- -j$(JOBS)
+
+demo: build
+	@tests/e2e/demo build/$(PRESET)
+
+test: setup
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@$(MAKE) --no-print-directory build PRESET=release
+	@tools/run-tests
+
+test-fast:
+	@$(MAKE) --no-print-directory build PRESET=dev
+	@tools/run-tests --fast
+
+test-newest:
+	@$(MAKE) --no-print-directory build PRESET=release
+	@tools/setup --newest
+	@tests/compat/run --newest
+
+lint:
+	@tools/check-layers
+	@git ls-files '*.c' '*.h' | xargs clang-format-14 --dry-run -Werror
+
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
+
+bench:
+	@$(MAKE) --no-print-directory build PRESET=release
+	@bench/run $(B)
+
+bench-smoke:
+	@$(MAKE) --no-print-directory build PRESET=release
+	@bench/run --smoke
+
+fuzz:
+	@$(MAKE) --no-print-directory build PRESET=fuzz
+	@tools/run-fuzz $(T)
+
+dist:
+	@$(MAKE) --no-print-directory build PRESET=release
+	@tools/make-dist
+
+install: build
+	@cmake --install build/$(PRESET) --prefix $(DESTDIR)$(PREFIX)
+
+uninstall:
+	@tools/uninstall $(DESTDIR)$(PREFIX)
+
+clean:
+	@for p in release dev tsan fuzz coverage; do [ ! -d build/$$p ] || cmake --build build/$$p --target clean; done
+
+distclean:
+	@rm -rf build bench/out
