@@ -64,7 +64,7 @@ install: build
 	@cmake --install build/$(PRESET) --prefix $(DESTDIR)$(PREFIX)
 
 uninstall:
-	@tools/uninstall $(DESTDIR)$(PREFIX)
+	@xargs -r rm -f <build/$(PRESET)/install_manifest.txt
 
 clean:
 	@for p in release dev tsan fuzz coverage; do [ ! -d build/$$p ] || cmake --build build/$$p --target clean; done

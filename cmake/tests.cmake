@@ -1,1 +1,10 @@
 # What crosses folders: checks of the source tree and the end-to-end suites.
+# Labels for tools/run-tests: once = does not depend on the preset; e2e = left out by `make test-fast`.
+function(abx_add_suite name timeout labels)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}" ENVIRONMENT
+    "ABX_BUILD=${CMAKE_BINARY_DIR};ABX_SOURCE=${CMAKE_SOURCE_DIR}")
+endfunction()
+
+abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
+abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
