@@ -2,8 +2,10 @@
  *
  * One parser for both directions. Feed bytes; it stops at events. Strict where laxity is a
  * smuggling risk (security S44): bare LF or CR, obs-fold, space before the colon, control bytes, CL
- * with TE, unequal repeated CL, TE other than "chunked" once and last, TE in 1.0, chunk sizes over
- * 15 digits, chunk extensions over 256 bytes are errors with an HTTP status to answer. */
+ * with TE, any repeated CL (equal or not), TE other than one "chunked", TE in 1.0, chunk sizes over
+ * 15 digits, chunk extensions over 256 bytes, no or two Host in a 1.1 request, a Host that differs
+ * from an absolute-form target are errors with an HTTP status to answer. One empty line before a
+ * request is skipped. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
@@ -12,7 +14,11 @@
 enum abx_http_limits {
     ABX_HTTP_HEAD_MAX = 65536,  /* request or status line and all headers */
     ABX_HTTP_HEADERS_MAX = 128, /* fields in a head */
+    ABX_HTTP_LINE_MAX = 16384,  /* request or status line, CR LF included */
     ABX_HTTP_TRAILER_MAX = 8192,
+    ABX_HTTP_CHUNK_DIGITS_MAX = 15,
+    ABX_HTTP_CHUNK_EXT_MAX = 256,
+    ABX_HTTP_KEEP_BYTES = 8192, /* memory of a head that stays with an idle parser */
 };
 
 struct abx_http_header {
@@ -40,23 +46,27 @@ struct abx_str abx_http_header(const struct abx_http_head *h, const char *name);
 size_t abx_http_header_count(const struct abx_http_head *h, const char *name);
 /** Whether @token stands in the comma list(s) of header @name, any case. */
 bool abx_http_has_token(const struct abx_http_head *h, const char *name, const char *token);
+/** Whether a field of that name may be passed on as a trailer (RFC 9110 6.5.1: no framing, routing,
+ *  authentication, control or content field; security S44). */
+bool abx_http_trailer_allowed(struct abx_str name);
 
 enum abx_http_event {
     ABX_HTTP_NEED_MORE, /* all input used, nothing to report */
     ABX_HTTP_HEAD,      /* parser->head is filled */
     ABX_HTTP_BODY,      /* *ret_body points into the input */
     ABX_HTTP_END,   /* message complete (trailers in parser->trailers); unread input may follow */
-    ABX_HTTP_ERROR, /* parser->error_status (400, 413, 414, 431, 501, 505) and err */
+    ABX_HTTP_ERROR, /* parser->error_status (400, 414, 431, 501, 503, 505; response: 502) and err */
 };
 
 struct abx_http_parser {
     /* private */
-    bool is_response;
+    bool is_response, skipped_blank;
+    bool head_was_head; /* response to HEAD: no body */
     int state;
-    struct abx_arena arena;
-    struct abx_buf line; /* the bytes of the head, then of a chunk line or trailer */
-    uint64_t left;       /* of the body or chunk */
-    bool head_was_head;  /* response to HEAD: no body */
+    struct abx_buf line, fields;           /* the bytes of the head, its headers */
+    struct abx_buf tail, tail_fields;      /* the same of the trailers */
+    size_t line_start, line_count, digits; /* of the line being read */
+    uint64_t left;                         /* of the body or chunk */
     /* results */
     struct abx_http_head head;
     struct abx_http_header *trailers;
@@ -71,7 +81,8 @@ void abx_http_parser_done(struct abx_http_parser *p);
  *  response answers a HEAD request. */
 void abx_http_parser_reset(struct abx_http_parser *p, bool is_head_answer);
 /** Consumes from the front of *inout_input until an event. Call again until NEED_MORE, END or
- * ERROR. A 1xx response (not 101) comes as HEAD then END; reset without losing is_head_answer. */
+ * ERROR; the last two repeat until a reset. A 1xx response comes as HEAD then END (after 101 the
+ * unread input belongs to the new protocol); reset without losing is_head_answer. */
 enum abx_http_event abx_http_parse(struct abx_http_parser *p, struct abx_str *inout_input,
                                    struct abx_str *ret_body, struct abx_error *err);
 /** The connection ended. True when that completes the message (until_eof), false when it cuts it.
