@@ -34,10 +34,11 @@ struct abx_proc_spec {
     gid_t gid;
     const gid_t *groups;
     size_t group_count;
-    int oom_score_adj; /* INT_MIN: left alone */
-    bool reset_nice;   /* nice 0, I/O class none */
-    bool new_session;  /* setsid */
-    uint32_t umask;    /* 0: 022 */
+    int oom_score_adj;    /* INT_MIN: left alone; set where permitted */
+    bool reset_nice;      /* nice 0, I/O class none; set where permitted */
+    bool new_session;     /* setsid; else a process group of its own. Implied by tty_fd */
+    bool die_with_parent; /* SIGKILL to the child when the spawning thread is gone */
+    uint32_t umask;       /* 0: 022 */
 };
 
 struct abx_proc; /* a running child on a loop */
@@ -59,15 +60,29 @@ int abx_proc_signal(struct abx_proc *p, int signum);
 void abx_proc_close(struct abx_proc *p);
 
 /** Forks this binary into a role: the child runs @fn(arg) and exits with its result. No exec.
- * Signals are reset, @keep_fds (count) stay open besides 0-2, all others are closed. comm and
- * argv[0] become
- *  @name. For init's services and the engine's runtime side. */
+ *  Signals are reset, @keep_fds (count) stay open besides 0-2, all others are closed. comm and
+ *  argv[0] become @name. For init's services and the engine's runtime side. The caller has no other
+ *  threads. Returns the pid and, when @ret_pidfd is not NULL, a CLOEXEC pidfd; or -errno. */
 pid_t abx_proc_fork_role(const char *name, int (*fn)(void *arg), void *arg, const int *keep_fds,
                          size_t keep_count, int *ret_pidfd);
+/* A role in new namespaces. */
+struct abx_proc_role {
+    const char *name;
+    int (*fn)(void *arg);
+    void *arg;
+    const int *keep_fds;
+    size_t keep_count;
+    uint64_t namespaces; /* CLONE_NEW*; CLONE_NEWPID makes the child PID 1 of its own */
+};
+/** As abx_proc_fork_role(). With CLONE_NEWUSER the child starts without mapped ids: the parent
+ *  writes the maps. */
+pid_t abx_proc_clone_role(const struct abx_proc_role *role, int *ret_pidfd);
+/** The pid of a dead child that waits to be reaped, which it goes on doing; 0 if none, -ECHILD. */
+pid_t abx_proc_peek_any(void);
 /** Reaps any one child if one is waiting: its pid, 0 if none, -ECHILD. For PID 1 (no allocation).
  */
 pid_t abx_proc_reap_any(struct abx_proc_status *ret);
-/** Blocks until @pid is reaped. */
+/** Blocks until @pid is reaped. 0 or -errno. */
 int abx_proc_wait(pid_t pid, struct abx_proc_status *ret);
 /** Remembers where argv lives, so that roles can be renamed. First thing in main(). */
 void abx_proc_init_title(int argc, char **argv);
