@@ -8,3 +8,4 @@ endfunction()
 
 abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
 abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
+abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)
