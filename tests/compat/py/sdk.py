@@ -1,0 +1,452 @@
+"""tests/compat/py/sdk.py [TEMPLATE]: the Python SDK, unmodified, against the engine that the
+environment names (eval "$(abx env)"). Every check says what a user of the SDK would rely on."""
+import datetime
+import hashlib
+import io
+import os
+import sys
+import threading
+import time
+
+from checks import check, claim, equal, refused, run_all, until
+from e2b import (AuthenticationException, CommandExitException, InvalidArgumentException, NotFoundException, Sandbox,
+                 SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState, TimeoutException)
+from e2b.exceptions import FileNotFoundException
+
+TEMPLATE = sys.argv[1] if len(sys.argv) > 1 else "host"
+RUN = f"run{os.getpid()}-{time.time_ns()}"
+RANDOM = os.urandom(8 << 20)
+sandbox = None
+
+
+def run(text, **options):
+    return sandbox.commands.run(text, **options)
+
+
+def output(text, **options):
+    return run(text, **options).stdout.strip()
+
+
+def sha256(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def every(query, limit=None):
+    pages, found = Sandbox.list(query=query, limit=limit), []
+    while pages.has_next:
+        found += pages.next_items()
+    return found
+
+
+@check
+def create():
+    global sandbox
+    sandbox = Sandbox.create(TEMPLATE, metadata={"run": RUN, "n": "0"}, envs={"AT_CREATE": "yes"})
+    claim(sandbox.sandbox_id.isalnum(), sandbox.sandbox_id)
+
+
+@check
+def run_plain():
+    result = run("echo hi")
+    equal((result.stdout, result.stderr, result.exit_code), ("hi\n", "", 0))
+
+
+@check
+def run_stderr():
+    result = run("echo out; echo err >&2")
+    equal((result.stdout, result.stderr), ("out\n", "err\n"))
+
+
+@check
+def run_exit_code():
+    error = refused(lambda: run("echo out; echo err >&2; exit 7"), CommandExitException)
+    equal((error.exit_code, error.stdout, error.stderr), (7, "out\n", "err\n"))
+
+
+@check
+def run_no_such_program():
+    equal(refused(lambda: run("/no/such/program"), CommandExitException).exit_code, 127)
+
+
+@check
+def run_killed_by_signal():
+    error = refused(lambda: run("kill -9 $$"), CommandExitException)
+    equal((error.exit_code, error.error), (-1, "signal: killed"))
+
+
+@check
+def run_streams_while_running():
+    seen = []
+    run("echo one; sleep 1; echo two", on_stdout=lambda text: seen.append((text, time.monotonic())))
+    ended = time.monotonic()
+    equal([s[0] for s in seen], ["one\n", "two\n"])
+    claim(ended - seen[0][1] >= 0.7, f"the first chunk came {ended - seen[0][1]:.2f} s before the end")
+
+
+@check
+def run_on_stderr():
+    seen = []
+    run("echo err >&2", on_stderr=seen.append)
+    equal("".join(seen), "err\n")
+
+
+@check
+def run_env_at_create():
+    equal(output("echo $AT_CREATE"), "yes")
+
+
+@check
+def run_env_of_command():
+    equal(output("echo $A-$AT_CREATE", envs={"A": "x y", "AT_CREATE": "no"}), "x y-no")
+
+
+@check
+def run_env_of_sandbox():
+    equal(output("echo $E2B_SANDBOX $E2B_SANDBOX_ID"), f"true {sandbox.sandbox_id}")
+
+
+@check
+def run_user_and_home():
+    equal(output("whoami; echo $HOME; pwd"), "user\n/home/user\n/home/user")
+
+
+@check
+def run_cwd():
+    equal(output("pwd", cwd="/tmp"), "/tmp")
+
+
+@check
+def run_cwd_missing():
+    refused(lambda: run("pwd", cwd="/no/such"), InvalidArgumentException, "does not exist")
+
+
+@check
+def run_unknown_user():
+    refused(lambda: run("true", user="nosuch"), AuthenticationException, "nosuch")
+
+
+@check
+def run_timeout():
+    began = time.monotonic()
+    refused(lambda: run("sleep 988", timeout=0.7), TimeoutException)
+    claim(time.monotonic() - began < 10, "it took too long")
+    until(lambda: output("ps -eo args | grep -c '[s]leep 988' || true") == "0", "the command is gone")
+
+
+@check
+def run_multibyte():
+    equal(output("for i in $(seq 3000); do printf 'aé漢'; done"), "aé漢" * 3000)
+
+
+@check
+def run_long_command():
+    equal(output(f": '{'x' * 200_000}'; echo done"), "done")
+
+
+@check
+def run_background_child_keeps_pipe():
+    began = time.monotonic()
+    equal(output("sleep 300 & echo done"), "done")
+    claim(time.monotonic() - began < 20, "it waited for the child")
+
+
+@check
+def run_20_mb_output():
+    result = run("head -c 20000000 /dev/zero | tr '\\0' x")
+    equal(len(result.stdout), 20_000_000)
+    claim(result.stdout == "x" * 20_000_000, "the bytes differ")
+
+
+@check
+def run_20_at_once():
+    codes = [None] * 20
+
+    def one(i):
+        try:
+            codes[i] = run(f"exit {i + 1}").exit_code
+        except CommandExitException as error:
+            codes[i] = error.exit_code
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    equal(codes, list(range(1, 21)))
+
+
+@check
+def background_connect_kill():
+    first = run("echo started; sleep 300", background=True)
+    claim(any(p.pid == first.pid and "-c" in p.args for p in sandbox.commands.list()), "it is not listed")
+    second = sandbox.commands.connect(first.pid)
+    equal(second.pid, first.pid)
+    equal(second.kill(), True)
+    equal(refused(first.wait, CommandExitException).error, "signal: killed")
+    equal(refused(second.wait, CommandExitException).error, "signal: killed")
+    equal(sandbox.commands.kill(first.pid), False)
+    claim(all(p.pid != first.pid for p in sandbox.commands.list()), "it is still listed")
+
+
+@check
+def background_survives_disconnect():
+    run("sleep 1; echo late > /tmp/late", background=True).disconnect()
+    until(lambda: sandbox.files.exists("/tmp/late"), "the command went on")
+
+
+@check
+def background_iterates():
+    seen = [out for out, _, _ in run("echo one; sleep 0.3; echo two", background=True) if out]
+    equal(seen, ["one\n", "two\n"])
+
+
+@check
+def commands_connect_unknown():
+    refused(lambda: sandbox.commands.connect(3_999_999), NotFoundException, "not found")
+
+
+@check
+def stdin():
+    command = run("cat", background=True, stdin=True)
+    sandbox.commands.send_stdin(command.pid, "line one\n")
+    sandbox.commands.send_stdin(command.pid, "line two\n")
+    sandbox.commands.close_stdin(command.pid)
+    equal(command.wait().stdout, "line one\nline two\n")
+
+
+@check
+def stdin_is_null_by_default():
+    equal(output("wc -c"), "0")
+
+
+@check
+def files_text():
+    info = sandbox.files.write("a.txt", "hello é漢\n")
+    equal((info.path, info.name, info.type.value), ("/home/user/a.txt", "a.txt", "file"))
+    equal(sandbox.files.read("a.txt"), "hello é漢\n")
+    equal(output("cat a.txt; stat -c %U:%a a.txt"), "hello é漢\nuser:644")
+
+
+@check
+def files_empty():
+    sandbox.files.write("empty", "")
+    equal(sandbox.files.read("empty"), "")
+
+
+@check
+def files_odd_name():
+    name = "/home/user/odd dir/a&b=c+d é漢'%20.txt"
+    sandbox.files.write(name, "odd")
+    equal(sandbox.files.read(name), "odd")
+    equal(sandbox.files.list("/home/user/odd dir")[0].path, name)
+
+
+@check
+def files_8_mb_random():
+    sandbox.files.write("random.bin", RANDOM)
+    equal(output("sha256sum < random.bin").split()[0], sha256(RANDOM))
+    back = bytes(sandbox.files.read("random.bin", format="bytes"))
+    equal(len(back), len(RANDOM))
+    claim(back == RANDOM, "the bytes differ")
+
+
+@check
+def files_octet_stream():
+    sandbox.files.write("stream.bin", io.BytesIO(RANDOM[:1 << 20]), use_octet_stream=True)
+    equal(output("sha256sum < stream.bin").split()[0], sha256(RANDOM[:1 << 20]))
+
+
+@check
+def files_read_stream():
+    equal(sha256(b"".join(sandbox.files.read("random.bin", format="stream"))), sha256(RANDOM))
+
+
+@check
+def files_read_proc():
+    claim(len(sandbox.files.read("/proc/sys/kernel/random/boot_id").strip()) == 36, "no boot id")
+
+
+@check
+def files_write_many():
+    infos = sandbox.files.write_files([{"path": "many/1.txt", "data": "1"}, {"path": "many/2.txt", "data": "2"}])
+    equal([i.path for i in infos], ["/home/user/many/1.txt", "/home/user/many/2.txt"])
+    equal(output("cat many/1.txt many/2.txt"), "12")
+
+
+@check
+def files_read_missing():
+    refused(lambda: sandbox.files.read("nosuch"), FileNotFoundException, "nosuch' does not exist")
+
+
+@check
+def files_read_directory():
+    refused(lambda: sandbox.files.read("many"), InvalidArgumentException, "is a directory")
+
+
+@check
+def files_list():
+    entries = sandbox.files.list("many")
+    equal([(e.name, e.type.value, e.path, e.size) for e in entries],
+          [("1.txt", "file", "/home/user/many/1.txt", 1), ("2.txt", "file", "/home/user/many/2.txt", 1)])
+
+
+@check
+def files_list_depth():
+    sandbox.files.write("deep/a/b/c.txt", "")
+    equal([e.name for e in sandbox.files.list("deep")], ["a"])
+    equal([e.name for e in sandbox.files.list("deep", depth=3)], ["a", "b", "c.txt"])
+
+
+@check
+def files_list_missing():
+    refused(lambda: sandbox.files.list("nosuch"), NotFoundException)
+
+
+@check
+def files_list_file():
+    refused(lambda: sandbox.files.list("a.txt"), InvalidArgumentException)
+
+
+@check
+def files_make_dir():
+    equal(sandbox.files.make_dir("made/inner"), True)
+    equal(sandbox.files.make_dir("made/inner"), False)
+    equal(output("stat -c %F made/inner"), "directory")
+
+
+@check
+def files_exists():
+    equal(sandbox.files.exists("made"), True)
+    equal(sandbox.files.exists("nosuch"), False)
+
+
+@check
+def files_info():
+    run("ln -sf a.txt link")
+    info = sandbox.files.get_info("a.txt")
+    equal((info.name, info.type.value, info.size, info.mode, info.permissions, info.owner, info.group),
+          ("a.txt", "file", 12, 0o644, "-rw-r--r--", "user", "user"))
+    equal(sandbox.files.get_info("link").symlink_target, "/home/user/a.txt")
+    refused(lambda: sandbox.files.get_info("nosuch"), NotFoundException)
+
+
+@check
+def files_rename():
+    info = sandbox.files.rename("a.txt", "renamed/b.txt")
+    equal((info.path, info.type.value), ("/home/user/renamed/b.txt", "file"))
+    equal(sandbox.files.exists("a.txt"), False)
+    refused(lambda: sandbox.files.rename("nosuch", "x"), NotFoundException)
+
+
+@check
+def files_remove():
+    sandbox.files.remove("renamed")
+    equal(sandbox.files.exists("renamed"), False)
+    sandbox.files.remove("nosuch")
+
+
+@check
+def sandbox_info():
+    info = Sandbox.get_info(sandbox.sandbox_id)
+    equal((info.sandbox_id, info.state, info.metadata),
+          (sandbox.sandbox_id, SandboxState.RUNNING, {"run": RUN, "n": "0"}))
+    life = (info.end_at - info.started_at).total_seconds()
+    claim(abs(life - 300) < 5, f"lives {life} s, not the 300 s of the default")
+
+
+@check
+def sandbox_set_timeout():
+    sandbox.set_timeout(500)
+    left = (Sandbox.get_info(sandbox.sandbox_id).end_at - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+    claim(abs(left - 500) < 5, f"{left} s are left")
+
+
+@check
+def sandbox_connect():
+    before = Sandbox.get_info(sandbox.sandbox_id).end_at
+    other = Sandbox.connect(sandbox.sandbox_id)
+    equal(other.commands.run("echo hi").stdout, "hi\n")
+    equal(Sandbox.get_info(sandbox.sandbox_id).end_at, before)
+
+
+@check
+def sandbox_connect_unknown():
+    refused(lambda: Sandbox.connect("i0000000000000000none"), SandboxNotFoundException)
+
+
+@check
+def sandbox_unknown_template():
+    refused(lambda: Sandbox.create("no-such-template"), SandboxException, "404.*no-such-template")
+
+
+@check
+def sandbox_wrong_key():
+    refused(lambda: Sandbox.create(TEMPLATE, api_key="e2b_" + "a" * 40), AuthenticationException)
+
+
+@check
+def sandbox_is_running():
+    equal(sandbox.is_running(), True)
+
+
+@check
+def sandbox_list():
+    more = [Sandbox.create(TEMPLATE, metadata={"run": RUN, "n": f"{n} &=+é"}) for n in (1, 2)]
+    pages = Sandbox.list(query=SandboxQuery(metadata={"run": RUN}), limit=2)
+    first = pages.next_items()
+    equal((len(first), pages.has_next), (2, True))
+    rest = pages.next_items()
+    equal((len(rest), pages.has_next), (1, False))
+    equal({s.sandbox_id for s in first + rest}, {s.sandbox_id for s in [sandbox, *more]})
+    one = every(SandboxQuery(metadata={"n": "2 &=+é", "run": RUN}, state=[SandboxState.RUNNING]))
+    equal([s.sandbox_id for s in one], [more[1].sandbox_id])
+    equal([s.kill() for s in more], [True, True])
+
+
+@check
+def sandboxes_are_apart():
+    with Sandbox.create(TEMPLATE) as other:
+        other.files.write("/tmp/mine", "x")
+        equal(sandbox.files.exists("/tmp/mine"), False)
+        claim(other.commands.run("hostname").stdout != run("hostname").stdout, "they share a host name")
+
+
+@check
+def sandbox_timeout_kills():
+    other = Sandbox.create(TEMPLATE, timeout=2)
+    until(lambda: not other.is_running(), "the sandbox ended", 15)
+    refused(lambda: Sandbox.get_info(other.sandbox_id), NotFoundException)
+
+
+@check
+def kill_in_mid_stream():
+    other = Sandbox.create(TEMPLATE)
+    began, outcome = threading.Event(), []
+
+    def read():
+        try:
+            other.commands.run("yes", timeout=0, on_stdout=lambda _: began.set(), retain_output=False)
+        except Exception as error:
+            outcome.append(error)
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    claim(began.wait(20), "no output came")
+    equal(other.kill(), True)
+    reader.join(20)
+    claim(outcome and isinstance(outcome[0], TimeoutException), f"got {outcome!r}")
+
+
+@check
+def sandbox_kill():
+    equal(sandbox.kill(), True)
+    equal(sandbox.is_running(), False)
+    equal(sandbox.kill(), False)
+    equal(Sandbox.kill(sandbox.sandbox_id), False)
+    refused(lambda: Sandbox.connect(sandbox.sandbox_id), SandboxNotFoundException)
+    refused(lambda: Sandbox.get_info(sandbox.sandbox_id), SandboxNotFoundException)
+    refused(lambda: run("true"), SandboxException)
+    equal(every(SandboxQuery(metadata={"run": RUN})), [])
+
+
+run_all()

@@ -1,0 +1,178 @@
+"""tests/e2e/harness.py: an engine of its own for a test, and what the machine held before and after.
+
+    with Engine() as engine:          # `abx up --detach` in a scratch state folder, `abx down` at the end
+        engine.abx("create", "host")
+        engine.env                    # what `abx env` exports, for SDKs
+
+Programs come from $ABX_BUILD (default build/dev). Engine(user="name") runs all of it as that user."""
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+REPORT = re.compile(rb"ERROR: (?:Address|Leak|Thread)Sanitizer|runtime error:|WARNING: ThreadSanitizer")
+
+
+def read(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read()
+    except OSError:
+        return b""
+
+
+def clean_environment(home, state):
+    """What a fresh login has: no proxies, nothing that names another engine."""
+    keep = {k: v for k, v in os.environ.items()
+            if k.lower() not in PROXIES and not k.startswith(("E2B_", "ABX_", "XDG_"))}
+    return {**keep, "HOME": home, "ABX_STATE": state, "PATH": f"{BUILD}/bin:{keep.get('PATH', '/usr/bin:/bin')}"}
+
+
+class Engine:
+    def __init__(self, user=None, up_arguments=()):
+        self.user, self.up_arguments, self.env = user, list(up_arguments), {}
+        self.top = tempfile.mkdtemp(prefix="abx-e2e-")
+        self.state, self.home = os.path.join(self.top, "state"), os.path.join(self.top, "home")
+        os.mkdir(self.home)
+        if user:
+            entry = pwd.getpwnam(user)
+            for path in (self.top, self.home):
+                os.chown(path, entry.pw_uid, entry.pw_gid)
+        self.base = clean_environment(self.home, self.state)
+
+    def run(self, command, check=True, timeout=60, **options):
+        """Runs a program in the engine's environment as its user; gives the CompletedProcess (bytes)."""
+        identity = {}
+        if self.user:
+            entry = pwd.getpwnam(self.user)
+            identity = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [], "cwd": self.home}
+        done = subprocess.run(command, env={**self.base, **self.env}, timeout=timeout, capture_output=True,
+                              **{"stdin": subprocess.DEVNULL, **identity, **options})
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: exit code {done.returncode}: {done.stderr.decode(errors='replace')}")
+        return done
+
+    def abx(self, *arguments, **options):
+        return self.run([f"{BUILD}/bin/abx", *arguments], **options)
+
+    def up(self):
+        self.abx("up", "--detach", *self.up_arguments)
+        shown = self.run(["bash", "-c", 'eval "$(abx env)" && env -0'])
+        pairs = (p.decode().split("=", 1) for p in shown.stdout.split(b"\0") if b"=" in p)
+        self.env = {k: v for k, v in pairs if k.startswith(("E2B_", "ABX_"))}
+
+    def pid(self):
+        found = re.search(rb'"pid"\s*:\s*(\d+)', read(os.path.join(self.state, "abxd.json")))
+        return int(found.group(1)) if found else None
+
+    def kill_engine(self):
+        """kill -9 of the engine, as a crash."""
+        pid = self.pid()
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_alive(pid), "the engine died")
+
+    def down(self):
+        self.abx("down", timeout=120)
+
+    def reports(self):
+        """Sanitizer reports in any file below the state folder: (path, last lines)."""
+        for folder, _, names in os.walk(self.state):
+            for name in names:
+                path = os.path.join(folder, name)
+                if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) < 1 << 24:
+                    data = read(path)
+                    if REPORT.search(data):
+                        yield path, data[-4000:].decode(errors="replace")
+
+    def __enter__(self):
+        try:
+            self.up()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_error):
+        self.close()
+
+    def close(self):
+        pid = self.pid()
+        try:
+            self.down()
+        except (AssertionError, OSError, subprocess.TimeoutExpired) as e:
+            if pid and is_alive(pid):
+                raise AssertionError(f"abx down failed, the engine {pid} still runs: {e}") from e
+        reports = list(self.reports())
+        shutil.rmtree(self.top, ignore_errors=True)
+        if reports:
+            raise AssertionError("sanitizer reports:\n" + "\n".join(f"{p}:\n{t}" for p, t in reports))
+
+
+def is_alive(pid):
+    state = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return bool(state) and state[0] not in (b"Z", b"X")
+
+
+def until(test, what, seconds=10):
+    """Polls until @test gives true; gives its value."""
+    ends = time.monotonic() + seconds
+    while not (value := test()):
+        if time.monotonic() > ends:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+    return value
+
+
+def world():
+    """What must not grow: mounts, our cgroups, namespaces, our processes, files in shared folders."""
+    mounts = {line.split(b" ")[4].decode() for line in read("/proc/self/mountinfo").splitlines()}
+    cgroups = {os.path.join(d, n) for d, names, _ in os.walk("/sys/fs/cgroup") for n in names if n.startswith("abx")}
+    namespaces, processes = set(), set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            executable = os.readlink(f"/proc/{pid}/exe")
+            kinds = os.listdir(f"/proc/{pid}/ns")
+            namespaces |= {os.readlink(f"/proc/{pid}/ns/{k}") for k in kinds}
+        except OSError:
+            continue
+        if executable.startswith(os.path.join(ROOT, "build/")) or "/.fce2b/" in executable or "abx-" in os.path.basename(executable):
+            processes.add((int(pid), executable))
+    files = {os.path.join(d, n) for d in ("/tmp", "/run", "/var/lib", os.path.expanduser("~"))
+             for n in os.listdir(d) if "abx" in n or "fce2b" in n}
+    return {"mounts": mounts, "cgroups": cgroups, "namespaces": namespaces, "processes": processes, "files": files}
+
+
+def leftovers(before):
+    """What is there now and was not at @before, by kind; empty when clean."""
+    now = world()
+    return {kind: sorted(map(str, now[kind] - before[kind])) for kind in now if now[kind] - before[kind]}
+
+
+class Suite:
+    """Named checks, printed as they end: suite.check("name", function); suite.end() gives the exit code."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, name, function, *arguments):
+        began = time.monotonic()
+        try:
+            function(*arguments)
+        except Exception as error:  # whatever it is, it is this check's failure
+            self.failed += 1
+            print(f"not ok {name}: {type(error).__name__}: {str(error)[:2000]}", flush=True)
+            return False
+        self.passed += 1
+        print(f"ok {name} ({time.monotonic() - began:.2f} s)", flush=True)
+        return True
+
+    def end(self):
+        print(f"{self.passed} passed, {self.failed} failed", flush=True)
+        return 1 if self.failed or not self.passed else 0
