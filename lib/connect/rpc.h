@@ -6,6 +6,7 @@
  */
 #pragma once
 #include "lib/http/server.h"
+#include "lib/loop/loop.h"
 
 #include <protobuf-c/protobuf-c.h>
 
@@ -28,17 +29,29 @@ struct abx_rpc_service {
     size_t max_message; /* default 4 MiB */
 };
 
-/** Serves @req if its path is one of @services (NULL-terminated array): true. Unknown method of a
- *  known service: 404 with a Connect error unimplemented. */
-bool abx_rpc_serve(struct abx_http_req *req, const struct abx_rpc_service *const *services);
+enum { ABX_RPC_EXTRA_MAX = 8 };
+struct abx_rpc_server {
+    struct abx_loop *loop;
+    const struct abx_rpc_service *const *services; /* ends with NULL */
+    /** Headers for every answer (CORS, say): at most ABX_RPC_EXTRA_MAX, ended by a NULL name, alive
+     *  as long as @req. May be NULL. */
+    const struct abx_http_extra *(*extra)(struct abx_http_req *req);
+};
+/** Serves @req if its path is one of the services: true. Unknown method of a known service: 404
+ * with a Connect error unimplemented. @s must outlive the call. Uses req->data and its callbacks.
+ */
+bool abx_rpc_serve(const struct abx_rpc_server *s, struct abx_http_req *req);
 
+/* A call ends inside abx_rpc_finish(), abx_rpc_fail() and, if unary, abx_rpc_send(): its on_close
+ * runs in there, and the caller returns without touching @rpc or what on_close has freed. */
 struct abx_http_req *abx_rpc_req(struct abx_rpc *rpc);
 struct abx_arena *abx_rpc_arena(struct abx_rpc *rpc);
 /** From Connect-Timeout-Ms; 0 = none. The call itself ends with deadline_exceeded then. */
 uint64_t abx_rpc_timeout_ms(const struct abx_rpc *rpc);
 void abx_rpc_set_data(struct abx_rpc *rpc, void *data);
 void *abx_rpc_data(const struct abx_rpc *rpc);
-/** The call is over (finished, failed, client gone or deadline): forget @rpc. Once. */
+/** The call is over (finished, failed, client gone or deadline): forget @rpc. Once. The message and
+ *  the arena are still there. */
 void abx_rpc_on_close(struct abx_rpc *rpc, void (*fn)(struct abx_rpc *rpc));
 void abx_rpc_on_drain(struct abx_rpc *rpc, void (*fn)(struct abx_rpc *rpc));
 

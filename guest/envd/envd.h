@@ -1,0 +1,31 @@
+/* guest/envd/envd.h: the E2B daemon of a sandbox (envd.md): REST files, process and filesystem
+ * RPCs.
+ *
+ * A role of the guest binary, forked by init; one loop thread. Requests come over the private
+ * channel (from the gateway: ABX_ENVD_ENGINE) and, if asked, over TCP (ABX_ENVD_TCP). `/init` is
+ * taken from the private channel only (security S41). */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+
+enum abx_envd_listener { ABX_ENVD_TCP = 1, ABX_ENVD_ENGINE = 2 };
+
+struct abx_envd_options {
+    /** SOCK_SEQPACKET or SOCK_DGRAM from the gateway (through init): each message carries connected
+     *  stream sockets by SCM_RIGHTS; its bytes mean nothing. EOF ends the daemon. -1: none. */
+    int channel_fd;
+    /** To init, SOCK_SEQPACKET: one message "P" with one sealed memfd for each accepted /init, to
+     * be handed to the next envd as state_fd. -1: none. */
+    int init_fd;
+    /** The provisioning of an earlier envd: the daemon starts unlocked with it. -1: none. */
+    int state_fd;
+    uint16_t tcp_port;      /* on 0.0.0.0; 0: no TCP */
+    bool is_locked;         /* without state_fd: 503 "starting" for all but /health and /init */
+    bool loopback_guard;    /* S03: a local TCP peer gets /health only, or must carry the token */
+    const char *users_root; /* where etc/passwd lies; NULL: "" (the live system) */
+    const char *spill_dir;  /* for journals; NULL: /tmp */
+};
+
+/** Runs until SIGTERM or until the channel ends; kills the processes it started. The exit code.
+ *  Takes the descriptors. */
+int abx_envd_main(const struct abx_envd_options *o);
