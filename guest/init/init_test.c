@@ -100,14 +100,14 @@ static void probe_stop(struct probe *p, int signum)
     abx_fd_close(&p->ours);
 }
 
-/* Waits for the signals named in the mask; the number that came. */
+/* Waits for any signal but CONT, which comes with each stop; the number. */
 static int wait_signal(void)
 {
     sigset_t all;
     int got = 0;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
-    while (sigwait(&all, &got) != 0)
+    while (sigwait(&all, &got) != 0 || got == SIGCONT)
         ;
     return got;
 }
@@ -290,14 +290,15 @@ TEST(a_stubborn_service_is_killed_at_the_limit)
 
 static const char state_text[] = "{\"token\":\"secret\"}";
 
-static int send_state(int init_fd, int seals, size_t hash_len)
+static int send_state(int init_fd, int seals, size_t len)
 {
     ABX_AUTO_FD memfd = memfd_create("state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    char hash[ABX_STATE_HASH];
-    memset(hash, 'h', sizeof(hash));
+    char text[1 + ABX_STATE_HASH];
+    memset(text, 'h', sizeof(text));
+    text[0] = 'P';
     if (write(memfd, state_text, sizeof(state_text)) < 0 || fcntl(memfd, F_ADD_SEALS, seals) < 0)
         return -1;
-    return abx_fd_send(init_fd, hash, hash_len, &memfd, 1) < 0 ? -1 : 0;
+    return abx_fd_send(init_fd, text, len, &memfd, 1) < 0 ? -1 : 0;
 }
 
 static void wait_provisions(const struct abx_init_context *c, uint32_t wanted)
@@ -312,8 +313,9 @@ static int service_provisioned(const struct abx_init_context *c)
     enum { ALL = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
     unsigned char hash[ABX_STATE_HASH] = "";
     if (c->provision_fd < 0) {
-        bool refused = send_state(c->init_fd, F_SEAL_WRITE, ABX_STATE_HASH) == 0; /* not sealed */
-        bool sent = send_state(c->init_fd, ALL, ABX_STATE_HASH) == 0;
+        bool refused =
+            send_state(c->init_fd, F_SEAL_WRITE, 1 + ABX_STATE_HASH) == 0; /* not sealed */
+        bool sent = send_state(c->init_fd, ALL, 1 + ABX_STATE_HASH) == 0;
         wait_provisions(c, 1);
         report(c->engine_fd, "refused=%d sent=%d count=%u", refused, sent,
                atomic_load(&c->page->provisions));

@@ -10,7 +10,7 @@
 
 #include "lib/base/banned.h"
 
-enum { NO_TOKEN_BYTES = 1, MAX_STATE_BYTES = 4 << 20, MAX_FDS = 4 };
+enum { KIND_BYTES = 1, MAX_STATE_BYTES = 4 << 20, MAX_FDS = 4 };
 static const int needed_seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static bool is_sealed_memfd(int fd)
@@ -23,10 +23,10 @@ static bool is_sealed_memfd(int fd)
 
 void abx__provision_receive(struct abx__init *in)
 {
-    unsigned char hash[ABX_STATE_HASH + 1];
+    unsigned char text[KIND_BYTES + ABX_STATE_HASH + 1]; /* one more than any message has */
     int fds[MAX_FDS];
     size_t count = MAX_FDS;
-    ssize_t n = abx_fd_recv(in->init_pair[0], hash, sizeof(hash), fds, &count);
+    ssize_t n = abx_fd_recv(in->init_pair[0], text, sizeof(text), fds, &count);
     if (n < 0 && n != -EAGAIN && n != -EINTR)
         abx_log(ABX_LOG_WARN, "provisioning message lost errno=%d", (int)-n);
     if (n < 0)
@@ -36,7 +36,7 @@ void abx__provision_receive(struct abx__init *in)
     if (good) {
         abx_fd_close(&in->provision_fd);
         in->provision_fd = abx_fd_take(&fds[0]);
-        abx_state_page_set_token(in->page, n == ABX_STATE_HASH ? hash : NULL);
+        abx_state_page_set_token(in->page, has_token ? text + KIND_BYTES : NULL);
         atomic_fetch_add(&in->page->provisions, 1);
     } else {
         abx_log(ABX_LOG_WARN, "provisioning message refused bytes=%zd descriptors=%zu", n, count);
