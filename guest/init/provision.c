@@ -31,8 +31,9 @@ void abx__provision_receive(struct abx__init *in)
         abx_log(ABX_LOG_WARN, "provisioning message lost errno=%d", (int)-n);
     if (n < 0)
         return;
+    bool has_token = n == KIND_BYTES + ABX_STATE_HASH;
     bool good =
-        count == 1 && (n == ABX_STATE_HASH || n == NO_TOKEN_BYTES) && is_sealed_memfd(fds[0]);
+        (has_token || n == KIND_BYTES) && text[0] == 'P' && count == 1 && is_sealed_memfd(fds[0]);
     if (good) {
         abx_fd_close(&in->provision_fd);
         in->provision_fd = abx_fd_take(&fds[0]);
