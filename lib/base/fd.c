@@ -181,10 +181,8 @@ static int remove_entries(DIR *dir, dev_t dev, int depth)
         if (unlinkat(at, e->d_name, 0) == 0 || errno == ENOENT)
             continue;
         int fd = openat(at, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd < 0 && errno == EACCES) { /* a folder without our read bit */
-            (void)fchmodat(at, e->d_name, 0700, 0);
+        if (fd < 0 && errno == EACCES && fchmodat(at, e->d_name, 0700, 0) == 0) /* no read bit */
             fd = openat(at, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        }
         struct stat st;
         if (fd < 0 || fstat(fd, &st) < 0 || st.st_dev != dev) {
             result = result ? result : (fd < 0 ? -errno : -EXDEV);
