@@ -1,10 +1,15 @@
 /* lib/http/server.h: an HTTP/1.1 server on the loop: streaming both ways, with back-pressure.
  *
  * Life of a request: @on_request(req) when the head is complete. The handler answers at once, or
- * keeps @req and answers later. Body bytes go to req->on_body (set it in on_request; without it the
- * body is discarded, bounded). req->on_close is called exactly once, when the exchange is over
- * (answered completely, or the peer vanished: `aborted`); after it @req is gone. A handler that
- * holds @req must drop it then. Loop thread only. */
+ * keeps @req and answers later. Body bytes go to req->on_body (set it in on_request, or pause the
+ * body there and set it later; without it the body is discarded, at most 256 KiB of it). req->
+ * on_close is called exactly once, when the exchange is over (answered completely, or cut:
+ * `aborted`); after it @req is gone. A handler that holds @req must drop it then. No callback runs
+ * from inside a call of the handler. Loop thread only.
+ *
+ * A peer that sends EOF while its answer is in flight counts as gone (the SDKs abort like that),
+ * unless the handler sets req->on_eof. Requests that can not be parsed are answered with the
+ * parser's status as {"code":N,"message":"..."} and the connection ends. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/loop/stream.h"
@@ -24,8 +29,11 @@ struct abx_http_req {
     void *data;
     void (*on_body)(struct abx_http_req *req, const char *data, size_t len);
     void (*on_body_end)(struct abx_http_req *req); /* complete; never called for a cut body */
-    void (*on_drain)(struct abx_http_req *req);    /* after abx_http_write() returned false */
+    void (*on_drain)(struct abx_http_req *req);    /* after a write returned false */
+    /** The peer has sent EOF after a complete body (half-close). NULL: that is an abort. */
+    void (*on_eof)(struct abx_http_req *req);
     void (*on_close)(struct abx_http_req *req, bool aborted);
+    bool manual_continue; /* "100 Continue" is sent by abx_http_continue() only */
 };
 
 struct abx_http_server_options {
@@ -40,11 +48,13 @@ struct abx_http_server_options {
 
 int abx_http_server_open(struct abx_loop *l, const struct abx_http_server_options *o,
                          struct abx_http_server **ret, struct abx_error *err);
-/** Takes @take_fd, a listening socket. */
+/** Takes @take_fd, a listening socket (also on failure). */
 int abx_http_server_listen(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
-/** Takes @take_fd, an already connected socket (gateway channel, loopback tests). */
+/** Takes @take_fd, an already connected socket (gateway channel, loopback tests), also on failure.
+ */
 int abx_http_server_adopt(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
-/** Stops accepting, resets open connections when @now, else lets exchanges finish within 1 s. */
+/** Stops accepting; resets open connections when @now, else lets exchanges finish within 1 s. The
+ *  server is gone when @closed (may be NULL) is called. Accepts NULL. */
 void abx_http_server_close(struct abx_http_server *s, bool now, void (*closed)(void *), void *arg);
 size_t abx_http_server_conns(const struct abx_http_server *s);
 
@@ -52,13 +62,13 @@ struct abx_http_extra {
     const char *name;
     struct abx_str value;
 };
-/** The whole answer at once. @extra ends with a NULL name, may be NULL. Content-Length is added
- * (not for 204 and 304). For HEAD the body is not sent. */
+/** The whole answer at once, in one system call. @extra ends with a NULL name, may be NULL. Date,
+ *  Content-Length (not for 204 and 304) and Connection are added. For HEAD the body is not sent. */
 void abx_http_answer(struct abx_http_req *req, int status, const struct abx_http_extra *extra,
                      struct abx_str body);
 enum { ABX_HTTP_CHUNKED = -1 };
 /** Begins an answer; then write() and end(). @length >= 0, or ABX_HTTP_CHUNKED (for a 1.0 client:
- *  close-delimited). Sent with the first write or end, or at once by flush. */
+ *  close-delimited). Sent with the first write or end, at the latest before the loop waits. */
 void abx_http_begin(struct abx_http_req *req, int status, const struct abx_http_extra *extra,
                     int64_t length);
 void abx_http_flush(struct abx_http_req *req);
@@ -69,20 +79,29 @@ bool abx_http_write2(struct abx_http_req *req, const void *a, size_t a_len, cons
                      size_t b_len);
 /** Completes the answer. A declared length that was not reached aborts the connection. */
 void abx_http_end(struct abx_http_req *req);
-/** Cuts the exchange: reset, no final chunk, so that the peer can not take it for complete. */
+/** Cuts the exchange: reset, no final chunk, so that the peer can not take it for complete.
+ *  on_close(aborted) follows from the loop. */
 void abx_http_abort(struct abx_http_req *req);
 /** Stops and restarts reading of the request's body (the peer blocks). */
 void abx_http_pause_body(struct abx_http_req *req);
 void abx_http_resume_body(struct abx_http_req *req);
-/** Sends "100 Continue" if the peer waits for it. Done by itself once on_body is set. */
+/** Sends "100 Continue" if the peer waits for it. Done by itself once on_body is set and the body
+ *  is not paused, unless req->manual_continue. */
 void abx_http_continue(struct abx_http_req *req);
-/** For a verbatim head (proxy): @head is a complete written head; the body follows by raw_write,
+/** Sends an interim answer, @head a complete written 1xx head. Only before begin; not to 1.0. */
+void abx_http_interim(struct abx_http_req *req, struct abx_str head);
+/** For a verbatim head (proxy): @head is a complete written head; the body follows by raw_writev,
  *  already framed by the caller; raw_end(keep_alive) completes. */
 void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head);
-bool abx_http_raw_write(struct abx_http_req *req, const void *data, size_t len);
+/** At most 4 parts, in one system call. False: stop until on_drain. */
+bool abx_http_raw_writev(struct abx_http_req *req, const struct iovec *parts, int count);
 void abx_http_raw_end(struct abx_http_req *req, bool keep_alive);
+/** True when the connection may serve another request after this answer. Fixed by begin; a proxy
+ *  asks before it writes its own Connection header. */
+bool abx_http_can_keep_alive(const struct abx_http_req *req);
 /** Turns the connection into a tunnel after a 101 head was sent raw: bytes both ways belong to the
- *  caller through @ops on the returned stream; bytes already read come by on_data first. on_close
- *  runs when the stream closes. */
+ *  caller through @ops on the returned stream; bytes already read come by on_data first, from the
+ *  loop, even before the caller resumes it. The caller closes the stream; then @ops->on_closed, and
+ *  after it on_close(not aborted). */
 struct abx_stream *abx_http_take_stream(struct abx_http_req *req, const struct abx_stream_ops *ops,
                                         void *owner);
