@@ -46,6 +46,11 @@ bool abx_http_can_keep_alive(const struct abx_http_req *req)
     return req->head->keep_alive && !c->server->closing && !c->wants_100;
 }
 
+int abx_http_req_fd(const struct abx_http_req *req)
+{
+    return abx_stream_fd(&req->conn->stream);
+}
+
 static bool has_no_body(const struct abx_http_req *req, int status)
 {
     return status == 204 || status == 304 || abx_str_is(req->head->method, "HEAD");

@@ -99,6 +99,8 @@ void abx_http_raw_end(struct abx_http_req *req, bool keep_alive);
 /** True when the connection may serve another request after this answer. Fixed by begin; a proxy
  *  asks before it writes its own Connection header. */
 bool abx_http_can_keep_alive(const struct abx_http_req *req);
+/** The connection's descriptor, borrowed: for the addresses of a socket. */
+int abx_http_req_fd(const struct abx_http_req *req);
 /** Turns the connection into a tunnel after a 101 head was sent raw: bytes both ways belong to the
  *  caller through @ops on the returned stream; bytes already read come by on_data first, from the
  *  loop, even before the caller resumes it. The caller closes the stream; then @ops->on_closed, and
