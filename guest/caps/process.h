@@ -20,7 +20,7 @@
 
 enum {
     ABX_PROCESS_CHUNK = ABX_DATA_CHUNK_BYTES, /* bytes of one data event at most */
-    ABX_PROCESS_LAG = 256 * 1024,       /* unread bytes of a subscriber that pause the child */
+    ABX_PROCESS_LAG = 128 * 1024,       /* unread bytes of a subscriber that pause the child */
     ABX_PROCESS_INPUT = 4 * 1024 * 1024 /* bytes of stdin waiting at most */
 };
 
@@ -68,7 +68,8 @@ struct abx_procs_config {
 int abx_procs_new(struct abx_loop *l, const struct abx_procs_config *config, struct abx_procs **ret,
                   struct abx_error *err);
 /** Kills every group that still runs (SIGKILL), ends subscriptions without a callback, lets go of
- *  the journals. Memory goes when the loop has closed the handles; run the loop until then. */
+ *  the journals. Memory goes when the loop has reaped the children and closed the handles; run the
+ *  loop until then. */
 void abx_procs_close(struct abx_procs *t);
 
 /** Starts a process. It is in the table until 10 minutes after its end. A missing or forbidden
@@ -84,7 +85,7 @@ int abx_process_start(struct abx_procs *t, const struct abx_process_spec *spec,
 struct abx_process *abx_procs_by_pid(struct abx_procs *t, uint32_t pid);
 struct abx_process *abx_procs_by_tag(struct abx_procs *t, struct abx_str tag);
 /** Walks the live ones, oldest first: start with NULL; NULL at the end. */
-struct abx_process *abx_procs_next_live(struct abx_procs *t, const struct abx_process *after);
+struct abx_process *abx_procs_next_live(struct abx_procs *t, struct abx_process *after);
 size_t abx_procs_live_count(const struct abx_procs *t);
 
 /** Keeps the object (not the child) past its removal from the table. */
@@ -99,8 +100,8 @@ bool abx_process_is_running(const struct abx_process *p);
 bool abx_process_has_ended(const struct abx_process *p);
 const struct abx_process_end *abx_process_end_info(const struct abx_process *p);
 bool abx_process_has_pty(const struct abx_process *p);
-/** Command, arguments, request envs, cwd_given and tag as started; the pointers live as long as
- *  the process. globals, user, cwd are not kept. */
+/** Command, arguments, request envs, cwd_given and tag as started; after the end the command and
+ *  the tag only. globals, user, cwd are never kept. */
 const struct abx_process_spec *abx_process_config(const struct abx_process *p);
 /** First and next byte offset of the journal. */
 uint64_t abx_process_journal_start(const struct abx_process *p);
