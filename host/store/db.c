@@ -29,6 +29,37 @@ int abx__db_fail(sqlite3 *db, const char *what, struct abx_error *err)
                        db == NULL ? "out of memory" : sqlite3_errmsg(db));
 }
 
+/* The name as it is: relative to the working directory, not made absolute. */
+static int keep_name(sqlite3_vfs *vfs, const char *name, int cap, char *out)
+{
+    (void)vfs;
+    return abx_str_to_c(abx_str(name), out, (size_t)cap) < 0 ? SQLITE_CANTOPEN : SQLITE_OK;
+}
+
+/* A process without the right to walk to its folder from / can still use it as working directory;
+ * SQLite's own VFS would make the name absolute first. */
+static const char *relative_vfs(void)
+{
+    static sqlite3_vfs vfs;
+    if (vfs.zName == NULL) {
+        vfs = *sqlite3_vfs_find(NULL);
+        vfs.zName = "abx-relative";
+        vfs.xFullPathname = keep_name;
+        vfs.pNext = NULL;
+        sqlite3_vfs_register(&vfs, 0);
+    }
+    return vfs.zName;
+}
+
+int abx__db_open(const char *path, sqlite3 **ret, struct abx_error *err)
+{
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+    const char *vfs = strchr(path, '/') == NULL ? relative_vfs() : NULL;
+    if (sqlite3_open_v2(path, ret, flags, vfs) != SQLITE_OK)
+        return abx__db_fail(*ret, path, err);
+    return 0;
+}
+
 int abx__db_exec(sqlite3 *db, const char *sql, struct abx_error *err)
 {
     if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)

@@ -16,6 +16,8 @@ struct abx__stmt {
 
 /** Fills @err from the database's last failure; returns -1. */
 int abx__db_fail(sqlite3 *db, const char *what, struct abx_error *err);
+/** Opens an existing file; *ret is to be closed also on failure. */
+int abx__db_open(const char *path, sqlite3 **ret, struct abx_error *err);
 int abx__db_exec(sqlite3 *db, const char *sql, struct abx_error *err);
 void abx__stmt_open(struct abx__stmt *st, sqlite3 *db, const char *sql);
 void abx__stmt_str(struct abx__stmt *st, struct abx_str s);

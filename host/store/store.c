@@ -139,11 +139,8 @@ int abx_store_open(const char *path, struct abx_store **ret, struct abx_error *e
     struct abx_store *s = calloc(1, sizeof(*s));
     if (s == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the store");
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
-    if (sqlite3_open_v2(path, &s->db, flags, NULL) != SQLITE_OK) {
-        abx__db_fail(s->db, path, err);
+    if (abx__db_open(path, &s->db, err) < 0)
         goto fail;
-    }
     sqlite3_busy_timeout(s->db, BUSY_MS);
     if (abx__db_exec(s->db,
                      "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA temp_store=MEMORY;"

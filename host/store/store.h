@@ -31,7 +31,8 @@ struct abx_store_sandbox {
     uint64_t shim_start; /* field 22 of /proc/PID/stat */
 };
 
-/** Opens or makes the database file @path (0600) and brings its schema up to date. Errors:
+/** Opens or makes the database file @path (0600) and brings its schema up to date. A name without
+ *  "/" lies in the working directory, which must not change while the store is open. Errors:
  *  FAILED_PRECONDITION the schema is newer than this program, DATA_LOSS the file is damaged. */
 int abx_store_open(const char *path, struct abx_store **ret, struct abx_error *err);
 /** Checkpoints and closes. NULL is fine. */

@@ -234,6 +234,25 @@ TEST(store_refuses_a_newer_schema_and_a_damaged_file)
     teardown();
 }
 
+TEST(store_opens_by_a_bare_name_in_the_working_directory)
+{
+    setup();
+    char back[512];
+    struct abx_error err = {0};
+    struct abx_store *s = NULL;
+    assert_non_null(getcwd(back, sizeof(back)));
+    assert_int_equal(chdir(dir), 0);
+    assert_int_equal(abx_store_open("abx.db", &s, &err), 0);
+    struct abx_store_sandbox sb = a_sandbox("iaaaaaaaaaaaaaaaaaaaa", 'f');
+    assert_int_equal(abx_store_create_begin(s, &sb, &err), 0);
+    abx_store_close(s);
+    assert_int_equal(chdir(back), 0);
+    s = open_store(); /* the same file by its path */
+    assert_int_equal(look(s).count, 1);
+    abx_store_close(s);
+    teardown();
+}
+
 TEST(store_id_rule)
 {
     static const struct {

@@ -13,7 +13,7 @@ void abx_free_cleanup(void *pp);
 #define ABX_AUTO_FREE __attribute__((cleanup(abx_free_cleanup)))
 /* Moves ownership out of an ABX_AUTO_FREE pointer. */
 #define ABX_TAKE(p)                                                                                \
-    ({                                                                                             \
+    __extension__({                                                                                \
         __typeof__(p) taken_ = (p);                                                                \
         (p) = NULL;                                                                                \
         taken_;                                                                                    \

@@ -1,0 +1,53 @@
+/* host/engine/engine_priv.h: the network side as a whole: what its parts share. Loop thread. */
+#pragma once
+#include "host/engine/engine.h"
+#include "host/runtime/runtime.h"
+#include "host/store/store.h"
+#include "lib/base/map.h"
+#include "lib/http/proxy.h"
+
+enum {
+    ABX__SANDBOXES_MAX = 1000, /* S67: kernel.pid_max 32,768 and the descriptor budget */
+    ABX__FDS_PER_SANDBOX = 16, /* what admission control counts for one */
+};
+
+/* At most `per_s` failures a second, counted in one window per engine. */
+struct abx__rate {
+    int64_t window_ms;
+    uint32_t used;
+};
+
+struct abx__engine {
+    struct abx_loop loop;
+    struct abx_store *store;
+    struct abx_runtime *rt;
+    struct abx_http_server *server;
+    struct abx_http_pool *pool;
+    struct abx_isolation isolation;
+    struct abx_map sandboxes; /* id -> struct abx__sandbox, of every state but dead */
+    int sandboxes_fd;         /* STATE/sandboxes, O_PATH */
+    size_t max_sandboxes;
+    size_t starting; /* sandboxes of an earlier engine not yet adopted or removed */
+    void (*started)(struct abx__engine *e);    /* the last of them is settled */
+    void (*on_started)(struct abx__engine *e); /* of abx__engine_recover() */
+    bool no_host_template, any_ip;             /* any_ip: listens on a wildcard address */
+    bool stopping, is_lost;
+    char listen_host[64]; /* the literal given by --listen, "" for the loopback pair */
+    uint16_t port;
+    char url[96], domain[64];
+    struct abx__rate bad_signatures;
+    void *user; /* of engine.c */
+};
+
+/** Opens the store, the pool, the server and the attached runtime's bookkeeping. The fields
+ *  sandboxes_fd (taken), isolation, port, url, domain and rt are the caller's. */
+int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_error *err);
+/** Adopts or removes what an earlier engine left, then calls @started once. */
+int abx__engine_recover(struct abx__engine *e, void (*started)(struct abx__engine *e),
+                        struct abx_error *err);
+/** Events of the runtime side; arg is the engine. */
+void abx__engine_on_sandbox_exit(void *arg, const char *id, const struct abx_proc_status *st);
+/** Lets exchanges end (@now: cuts them), closes server and pool; sandboxes stay. */
+void abx__engine_close(struct abx__engine *e, bool now);
+/** Frees the rest once the loop has run out. */
+void abx__engine_done(struct abx__engine *e);
