@@ -69,6 +69,8 @@ function(abx_folder dir)
   endforeach()
 endfunction()
 
-add_library(abx_test_main STATIC ${CMAKE_SOURCE_DIR}/tests/unit/test_main.c)
+add_library(abx_test_main STATIC ${CMAKE_SOURCE_DIR}/tests/unit/test_main.c
+  ${CMAKE_SOURCE_DIR}/tests/unit/alloc.c)
 target_link_libraries(abx_test_main PUBLIC cmocka)
+target_link_options(abx_test_main PUBLIC -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
 add_library(abx_fuzz_replay STATIC ${CMAKE_SOURCE_DIR}/tests/unit/fuzz_replay.c)

@@ -1,6 +1,7 @@
 /* lib/wire/envelope_test.c: Connect's envelope at every split. */
 #include "lib/wire/envelope.h"
 
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>
@@ -96,4 +97,18 @@ TEST(envelope_head_is_big_endian)
     unsigned char head[ABX_ENVELOPE_HEAD];
     abx_envelope_head(ABX_ENVELOPE_END, 0x01020304, head);
     assert_memory_equal(head, "\2\1\2\3\4", 5);
+}
+
+TEST(envelope_reports_that_there_is_no_memory)
+{
+    struct abx_envelope_reader r;
+    struct abx_error err;
+    ABX_AUTO_BUF log;
+    abx_buf_init(&log, 100);
+    abx_envelope_reader_init(&r, 100);
+    abx_alloc_fail(1);
+    assert_int_equal(feed(&r, abx_str_n("\0\0\0\0\3ab", 7), &log, &err), -1);
+    assert_int_equal(err.code, ABX_RESOURCE_EXHAUSTED);
+    assert_true(abx_alloc_failed());
+    abx_envelope_reader_done(&r);
 }

@@ -1,6 +1,7 @@
 /* lib/wire/http_test.c: the HTTP parser at every split, each refusal a row; the writer. */
 #include "lib/base/assert.h"
 #include "lib/wire/http.h"
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 #include <stdio.h>
@@ -597,4 +598,29 @@ TEST(http_chunk_heads_are_lower_hex)
         assert_int_equal(n, strlen(rows[i].want));
         assert_memory_equal(out, rows[i].want, n);
     }
+}
+
+TEST(http_parser_reports_that_there_is_no_memory)
+{
+    static const char two[] = POST "A: b\r\n" TE "\r\n1\r\nx\r\n0\r\nT: v\r\n\r\n" POST "\r\n";
+    unsigned failures = 0;
+    for (unsigned n = 1; abx_alloc_fail(n); n++) {
+        struct abx_http_parser p;
+        struct abx_error err;
+        enum abx_http_event e;
+        struct abx_str body, in = ABX_STR(two);
+        abx_http_parser_init(&p, false);
+        while ((e = abx_http_parse(&p, &in, &body, &err)) != ABX_HTTP_NEED_MORE &&
+               e != ABX_HTTP_ERROR)
+            if (e == ABX_HTTP_END)
+                abx_http_parser_reset(&p, false);
+        assert_int_equal(e == ABX_HTTP_ERROR, abx_alloc_failed());
+        if (e == ABX_HTTP_ERROR) {
+            assert_int_equal(p.error_status, 503);
+            assert_int_equal(err.code, ABX_RESOURCE_EXHAUSTED);
+            failures++;
+        }
+        abx_http_parser_done(&p);
+    }
+    assert_true(failures >= 4); /* head, fields, trailers, their fields */
 }

@@ -3,6 +3,7 @@
 #include "lib/wire/multipart.h"
 
 #include "lib/base/assert.h"
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>
@@ -255,4 +256,25 @@ TEST(media_type_is_lower_cased_and_checked)
                                       "a/b/c", "a b/c", "a/b\x01", "application/very-long-name"};
     for (size_t i = 0; i < ABX_COUNTOF(bad); i++)
         assert_int_equal(abx_media_type(abx_str(bad[i]), out, sizeof(out)), -1);
+}
+
+TEST(multipart_reports_that_there_is_no_memory)
+{
+    static const char body[] =
+        "--XX\r\nContent-Disposition: form-data; name=\"a\"; filename=b\r\n\r\nx\r\n--XX--";
+    unsigned failures = 0;
+    for (unsigned n = 1; abx_alloc_fail(n); n++) {
+        struct abx_multipart m;
+        struct abx_error err;
+        struct abx_str data, in = ABX_STR(body);
+        int e = abx_multipart_init(&m, ABX_STR("multipart/form-data; boundary=\"XX\""), &err);
+        if (e == 0)
+            do {
+                e = (int)abx_multipart_parse(&m, &in, &data, &err);
+            } while (e != ABX_MULTIPART_ERROR && e != ABX_MULTIPART_END);
+        assert_int_equal(e != ABX_MULTIPART_END, abx_alloc_failed());
+        failures += abx_alloc_failed();
+        abx_multipart_done(&m);
+    }
+    assert_true(failures >= 4); /* boundary, header lines, fields, names */
 }

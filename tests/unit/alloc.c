@@ -1,0 +1,52 @@
+/* tests/unit/alloc.c: allocation failures on demand (linked with --wrap). Not for threads. */
+#include "tests/unit/alloc.h"
+
+#include <stdlib.h>
+
+#include "lib/base/banned.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *ptr, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *ptr, size_t size);
+
+static unsigned left; /* until the failure; 0: disarmed */
+static bool failed;
+
+bool abx_alloc_fail(unsigned n)
+{
+    bool is_over = n > 1 && !failed;
+    left = is_over ? 0 : n;
+    failed = false;
+    return !is_over;
+}
+
+bool abx_alloc_failed(void)
+{
+    return failed;
+}
+
+static bool fails(void)
+{
+    if (left == 0 || --left != 0)
+        return false;
+    failed = true;
+    return true;
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *ptr, size_t size)
+{
+    return fails() ? NULL : __real_realloc(ptr, size);
+}
