@@ -224,6 +224,12 @@ void abx_http_resume_body(struct abx_http_req *req)
     abx__http_conn_wake(req->conn);
 }
 
+const struct abx_http_header *abx_http_trailers(const struct abx_http_req *req, size_t *count)
+{
+    *count = req->conn->parser.trailer_count;
+    return req->conn->parser.trailers;
+}
+
 void abx_http_interim(struct abx_http_req *req, struct abx_str head)
 {
     struct abx_http_conn *c = req->conn;

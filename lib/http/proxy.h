@@ -20,12 +20,17 @@ struct abx_http_proxy_options {
     const struct abx_http_extra *add; /* appended; a NULL name ends */
     bool any_upgrade;                 /* else only websocket */
     struct abx_str host;              /* replaces Host when ptr != NULL */
-    /** No connection or no answer, and nothing sent to the client yet: answer @req here. May start
-     *  the proxy again (a retry) only if no body byte was taken. */
+    /** No connection or no answer, and nothing sent to the client yet: @req is the caller's again
+     *  (callbacks cleared, the rest of its body paused): answer it here or later. err->sys != 0
+     *  (ECONNREFUSED, ENOENT...): no connection was made and no body byte was taken, so the caller
+     *  may start the proxy again, after a timer of its own, say. */
     void (*on_unreachable)(struct abx_http_req *req, void *arg, const struct abx_error *err);
-    void (*on_done)(void *arg); /* the exchange or tunnel is over, however; once. May be NULL */
+    /** The exchange or tunnel is over, however; once for each abx_http_proxy(), while @req's arena
+     *  still lives; before on_unreachable when that is called. May be NULL. */
+    void (*on_done)(void *arg);
 };
-/** Takes over @req (its callbacks). @o is copied; strings in it must live as long as @req. */
+/** Takes over @req (its callbacks and `data`). @o is copied; strings in it must live as long as
+ * @req. */
 void abx_http_proxy(struct abx_http_req *req, const struct abx_http_proxy_options *o);
 /** Cuts every exchange and tunnel to @target now (sandbox killed): clients see a reset. */
 void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target);

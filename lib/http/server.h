@@ -85,6 +85,8 @@ void abx_http_abort(struct abx_http_req *req);
 /** Stops and restarts reading of the request's body (the peer blocks). */
 void abx_http_pause_body(struct abx_http_req *req);
 void abx_http_resume_body(struct abx_http_req *req);
+/** In on_body_end and after: the trailers of a chunked request. */
+const struct abx_http_header *abx_http_trailers(const struct abx_http_req *req, size_t *count);
 /** Sends "100 Continue" if the peer waits for it. Done by itself once on_body is set and the body
  *  is not paused, unless req->manual_continue. */
 void abx_http_continue(struct abx_http_req *req);
