@@ -24,7 +24,8 @@ enum kind { KIND_OTHER, KIND_PIPE, KIND_SOCKET, KIND_TCP };
 enum {
     HIGH_WATER = 65536,
     QUEUE_MAX = 256 << 20,
-    QUEUE_KEEP = 16384, /* memory that an empty queue holds on to */
+    QUEUE_KEEP = 16384,  /* memory that an empty queue holds on to */
+    TCP_UNSENT = 131072, /* the kernel's own queue would grow to 4 MiB for a slow peer */
     READS_PER_EVENT = 4,
     PARTS_MAX = 8,
     LATE_READS_MAX = 64, /* turns of reading after the write side was lost */
@@ -304,8 +305,9 @@ static int classify(struct abx_stream *s)
     socklen_t len = sizeof(domain);
     getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
     if (domain == AF_INET || domain == AF_INET6) {
-        const int on = 1;
+        const int on = 1, unsent = TCP_UNSENT;
         setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        setsockopt(s->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
         s->kind = KIND_TCP;
     }
     return 0;
