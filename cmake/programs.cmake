@@ -1,1 +1,25 @@
 # The programs: abx-guest (inside a sandbox), abx-shim (parent of its PID 1), abx (host).
+
+# The sandbox's seccomp filter, made at build time (security S54).
+add_executable(abx-gen-seccomp host/runtime/seccomp/gen.c)
+target_link_libraries(abx-gen-seccomp PRIVATE seccomp)
+set_target_properties(abx-gen-seccomp PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
+set(abx_seccomp_h ${CMAKE_BINARY_DIR}/gen/gen/seccomp_filter.h)
+add_custom_command(OUTPUT ${abx_seccomp_h}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen/gen
+  COMMAND abx-gen-seccomp > ${abx_seccomp_h} DEPENDS abx-gen-seccomp VERBATIM)
+
+# abx-shim: musl, static, no sanitizers in any preset: it must stay a few pages small.
+file(GLOB abx_shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.c)
+file(GLOB abx_shim_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.h
+  ${CMAKE_SOURCE_DIR}/host/runtime/shim_proto.h)
+find_program(ABX_MUSL_GCC musl-gcc REQUIRED)
+set(abx_shim ${CMAKE_BINARY_DIR}/bin/abx-shim)
+add_custom_command(OUTPUT ${abx_shim}
+  COMMAND ${ABX_MUSL_GCC} -std=c17 -D_GNU_SOURCE -Os -static -s -Wall -Wextra -Wpedantic -Wshadow
+    -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wstrict-prototypes
+    -Wmissing-prototypes -Wundef -Wvla -Wwrite-strings -Wcast-qual -Wformat=2 -Werror
+    -fstack-protector-strong -Wl,-z,relro,-z,now -Wl,-z,noseparate-code
+    -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}/gen ${abx_shim_sources} -o ${abx_shim}
+  DEPENDS ${abx_shim_sources} ${abx_shim_headers} ${abx_seccomp_h} VERBATIM)
+add_custom_target(abx-shim ALL DEPENDS ${abx_shim})

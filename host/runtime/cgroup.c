@@ -1,0 +1,253 @@
+/* host/runtime/cgroup.c: a cgroup folder per sandbox and hierarchy (engine 2, security S67).
+ *
+ * v1: memory, pids, cpu, freezer. v2: the same through one folder where it has controllers, else
+ * only for cgroup.kill; always fresh, since one kill poisons a v2 cgroup for later members. Names
+ * are MOUNT/abx-HASH/ID, HASH of the state folder, so two engines never meet. */
+#include "host/runtime/runtime_priv.h"
+
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { MOUNTINFO_MAX = 1024 * 1024, PERIOD_US = 100000 };
+
+static const char *const controllers[] = {[ABX__CG_MEMORY] = "memory",
+                                          [ABX__CG_PIDS] = "pids",
+                                          [ABX__CG_CPU] = "cpu",
+                                          [ABX__CG_FREEZER] = "freezer",
+                                          [ABX__CG_UNIFIED] = "cgroup2"};
+_Static_assert(ABX_COUNTOF(controllers) == ABX__CG__COUNT, "one name per hierarchy");
+
+/* Knobs of a limit; the first rows must be writable, the optional ones follow where they exist. */
+enum limit { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPU };
+static const struct knob {
+    enum abx__cgroup_kind kind;
+    enum limit limit;
+    const char *file;
+    bool optional;
+} knobs[] = {
+    {ABX__CG_MEMORY, LIMIT_MEMORY, "memory.limit_in_bytes", false},
+    {ABX__CG_MEMORY, LIMIT_MEMORY, "memory.memsw.limit_in_bytes", true},
+    {ABX__CG_MEMORY, LIMIT_MEMORY, "memory.kmem.limit_in_bytes", true},
+    {ABX__CG_MEMORY, LIMIT_MEMORY, "memory.kmem.tcp.limit_in_bytes", true},
+    {ABX__CG_PIDS, LIMIT_PIDS, "pids.max", false},
+    {ABX__CG_CPU, LIMIT_CPU, "cpu.cfs_quota_us", false},
+};
+static const struct knob unified_knobs[] = {
+    {ABX__CG_UNIFIED, LIMIT_MEMORY, "memory.max", false},
+    {ABX__CG_UNIFIED, LIMIT_MEMORY, "memory.swap.max", true},
+    {ABX__CG_UNIFIED, LIMIT_PIDS, "pids.max", false},
+    {ABX__CG_UNIFIED, LIMIT_CPU, "cpu.max", false},
+};
+
+/* FNV-1a: a name, not a secret. */
+static uint64_t hash_path(const char *path)
+{
+    uint64_t h = UINT64_C(14695981039346656037);
+    for (; *path != 0; path++)
+        h = (h ^ (unsigned char)*path) * UINT64_C(1099511628211);
+    return h;
+}
+
+static bool has_word(struct abx_str list, const char *word)
+{
+    struct abx_str part;
+    while (abx_str_split(&list, ',', &part))
+        if (abx_str_is(part, word))
+            return true;
+    return false;
+}
+
+/* One line of mountinfo: "... MOUNTPOINT OPTS ... - TYPE SOURCE SUPEROPTS". */
+static void read_mount(struct abx_str line, uint64_t hash, struct abx__cgroups *ret)
+{
+    struct abx_str point = {0}, part, rest = line, type, source, super;
+    for (int field = 0; field < 5 && abx_str_split(&rest, ' ', &part); field++)
+        point = part;
+    ptrdiff_t dash = abx_str_find(rest, ABX_STR(" - "));
+    if (dash < 0)
+        return;
+    rest = abx_str_sub(rest, (size_t)dash + 3, rest.len);
+    if (!abx_str_split(&rest, ' ', &type) || !abx_str_split(&rest, ' ', &source) ||
+        !abx_str_split(&rest, ' ', &super))
+        return;
+    bool v1 = abx_str_is(type, "cgroup"), v2 = abx_str_is(type, "cgroup2");
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        bool match = i == ABX__CG_UNIFIED ? v2 : v1 && has_word(super, controllers[i]);
+        if (!match || ret->parents[i][0] != 0 || point.len > 128)
+            continue;
+        snprintf(ret->parents[i], sizeof(ret->parents[i]), "%.*s/abx-%016llx", ABX_STR_FMT(point),
+                 (unsigned long long)hash);
+    }
+}
+
+/* Whether the root of the hierarchy that @parent lies in is ours to write. */
+static bool can_make(const char *parent)
+{
+    if (parent[0] == 0)
+        return false;
+    bool made = mkdir(parent, 0755) == 0;
+    if (!made && errno != EEXIST)
+        return false;
+    if (made)
+        rmdir(parent);
+    return true;
+}
+
+/* v2 has limits for us when the controllers are there and can be handed down. */
+static bool unified_has_limits(const char *parent)
+{
+    char dir[192];
+    snprintf(dir, sizeof(dir), "%s", parent);
+    char *slash = strrchr(dir, '/');
+    if (slash == NULL)
+        return false;
+    *slash = 0;
+    ABX_AUTO_FD fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ABX_AUTO_FREE char *text = NULL;
+    size_t len;
+    if (fd < 0 || abx_fd_read_file(fd, "cgroup.controllers", 4096, &text, &len) < 0)
+        return false;
+    return strstr(text, "memory") && strstr(text, "pids") && strstr(text, "cpu") &&
+           abx_fd_write_file(fd, "cgroup.subtree_control", ABX_STR("+memory +pids +cpu")) >= 0;
+}
+
+void abx__cgroups_find(const char *state_dir, bool rootful, struct abx__cgroups *ret)
+{
+    *ret = (struct abx__cgroups){.level = "per-process"};
+    ABX_AUTO_FREE char *text = NULL;
+    size_t len;
+    if (!rootful ||
+        abx_fd_read_file(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, &len) < 0)
+        return;
+    struct abx_str rest = {text, len}, line;
+    while (abx_str_split(&rest, '\n', &line))
+        read_mount(line, hash_path(state_dir), ret);
+    for (int i = 0; i < ABX__CG__COUNT; i++)
+        if (!can_make(ret->parents[i]))
+            ret->parents[i][0] = 0;
+    if (ret->parents[ABX__CG_MEMORY][0] && ret->parents[ABX__CG_PIDS][0]) {
+        ret->level = "cgroup-v1";
+    } else if (unified_has_limits(ret->parents[ABX__CG_UNIFIED])) {
+        ret->level = "cgroup-v2";
+    }
+}
+
+static void limit_text(enum abx__cgroup_kind kind, enum limit what, const struct abx__limits *l,
+                       char out[48])
+{
+    switch (what) {
+    case LIMIT_MEMORY:
+        snprintf(out, 48, "%llu", (unsigned long long)l->memory_mb << 20);
+        return;
+    case LIMIT_PIDS:
+        snprintf(out, 48, "%u", l->pids_max);
+        return;
+    case LIMIT_CPU:
+        snprintf(out, 48, kind == ABX__CG_UNIFIED ? "%u 100000" : "%u", l->cpu_count * PERIOD_US);
+        return;
+    }
+}
+
+static int set_knobs(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
+                     struct abx_error *err)
+{
+    bool unified = strcmp(cg->level, "cgroup-v2") == 0;
+    const struct knob *rows = unified ? unified_knobs : knobs;
+    size_t count = unified ? ABX_COUNTOF(unified_knobs) : ABX_COUNTOF(knobs);
+    for (size_t i = 0; i < count; i++) {
+        if (cg->parents[rows[i].kind][0] == 0)
+            continue;
+        char path[320], text[48];
+        snprintf(path, sizeof(path), "%s/%s/%s", cg->parents[rows[i].kind], id, rows[i].file);
+        limit_text(rows[i].kind, rows[i].limit, l, text);
+        int r = abx_fd_write_file(AT_FDCWD, path, abx_str(text));
+        if (r < 0 && !rows[i].optional)
+            return abx_err_sys(err, r, "limit %s", path);
+    }
+    return 0;
+}
+
+int abx__cgroups_make(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
+                      struct abx_error *err)
+{
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        if (cg->parents[i][0] == 0)
+            continue;
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", cg->parents[i], id);
+        bool parent_ok = mkdir(cg->parents[i], 0755) == 0 || errno == EEXIST;
+        if (parent_ok && strcmp(cg->level, "cgroup-v2") == 0 && i == ABX__CG_UNIFIED) {
+            char control[320];
+            snprintf(control, sizeof(control), "%s/cgroup.subtree_control", cg->parents[i]);
+            (void)abx_fd_write_file(AT_FDCWD, control, ABX_STR("+memory +pids +cpu"));
+        }
+        if (!parent_ok || mkdir(path, 0755) < 0) {
+            abx_err_sys(err, -errno, "cgroup %s", path);
+            abx__cgroups_remove(cg, id);
+            return -1;
+        }
+    }
+    if (strcmp(cg->level, "per-process") == 0 || set_knobs(cg, id, l, err) == 0)
+        return 0;
+    abx__cgroups_remove(cg, id);
+    return -1;
+}
+
+bool abx__cgroups_procs(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, const char *id,
+                        char out[256])
+{
+    if (cg->parents[kind][0] == 0)
+        return false;
+    snprintf(out, 256, "%s/%s/cgroup.procs", cg->parents[kind], id);
+    return true;
+}
+
+void abx__cgroups_kill(const struct abx__cgroups *cg, const char *id)
+{
+    if (cg->parents[ABX__CG_UNIFIED][0] == 0)
+        return;
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s/cgroup.kill", cg->parents[ABX__CG_UNIFIED], id);
+    (void)abx_fd_write_file(AT_FDCWD, path, ABX_STR("1"));
+}
+
+int abx__cgroups_remove(const struct abx__cgroups *cg, const char *id)
+{
+    int result = 0;
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        if (cg->parents[i][0] == 0)
+            continue;
+        char path[256];
+        snprintf(path, sizeof(path), "%s/%s", cg->parents[i], id);
+        if (rmdir(path) < 0 && errno != ENOENT)
+            result = -errno;
+        (void)rmdir(cg->parents[i]); /* when it was the last */
+    }
+    return result;
+}
+
+void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, const char *id),
+                       void *arg)
+{
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        DIR *dir = cg->parents[i][0] ? opendir(cg->parents[i]) : NULL;
+        if (dir == NULL)
+            continue;
+        const struct dirent *e;
+        while ((e = readdir(dir)) != NULL) {
+            char id[ABX_SANDBOX_ID_LEN + 1];
+            if (abx_str_to_c(abx_str(e->d_name), id, sizeof(id)) == 0 && abx__id_is_valid(id))
+                fn(arg, id);
+        }
+        closedir(dir);
+    }
+}

@@ -1,0 +1,184 @@
+/* host/runtime/ops.c: the records that make a sandbox of the template `host` (security S50, S54).
+ * One table per stage; the shim executes them in this order. */
+#include "host/runtime/runtime_priv.h"
+
+#include "lib/contract/contract.h"
+
+#include <stdio.h>
+
+#include "lib/base/banned.h"
+
+enum {
+    SYSTEM = ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV | ABX_SHIM_RECURSIVE,
+    DEVICE = ABX_SHIM_NOSUID | ABX_SHIM_NOEXEC,
+    QUIET = ABX_SHIM_NOSUID | ABX_SHIM_NODEV | ABX_SHIM_NOEXEC,
+    OPT = ABX_SHIM_OPTIONAL
+};
+
+struct row {
+    enum abx_shim_op_kind kind;
+    unsigned flags, mode;
+    const char *a, *b;
+};
+
+static const struct row before[] = {
+    {ABX_SHIM_ROOT, 0, 0, NULL, "redirect_dir=nofollow,metacopy=off,index=off,xino=off,userxattr"},
+    {ABX_SHIM_BIND, SYSTEM, 0, "/usr", "/usr"},
+    {ABX_SHIM_PROC, 0, 0, "/proc", NULL},
+};
+static const struct row after[] = {
+    {ABX_SHIM_SYSFS, 0, 0, "/sys", NULL},
+    {ABX_SHIM_TMPFS, ABX_SHIM_NOSUID | ABX_SHIM_NOEXEC, 0, "/dev",
+     "mode=0755,size=64k,nr_inodes=64"},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/null", NULL},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/zero", NULL},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/full", NULL},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/random", NULL},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/urandom", NULL},
+    {ABX_SHIM_FILE, 0, 0666, "/dev/tty", NULL},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/null", "/dev/null"},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/zero", "/dev/zero"},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/full", "/dev/full"},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/random", "/dev/random"},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/urandom", "/dev/urandom"},
+    {ABX_SHIM_BIND, DEVICE, 0, "/dev/tty", "/dev/tty"},
+    {ABX_SHIM_DIR, 0, 0755, "/dev/pts", NULL},
+    {ABX_SHIM_DIR, 0, 0755, "/dev/shm", NULL},
+    {ABX_SHIM_TMPFS, QUIET, 0, "/dev/shm", "mode=1777,size=256m,nr_inodes=65536"},
+    {ABX_SHIM_LINK, 0, 0, "/dev/ptmx", "pts/ptmx"},
+    {ABX_SHIM_LINK, 0, 0, "/dev/fd", "/proc/self/fd"},
+    {ABX_SHIM_LINK, 0, 0, "/dev/stdin", "/proc/self/fd/0"},
+    {ABX_SHIM_LINK, 0, 0, "/dev/stdout", "/proc/self/fd/1"},
+    {ABX_SHIM_LINK, 0, 0, "/dev/stderr", "/proc/self/fd/2"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_user_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_net_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_pid_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_uts_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_ipc_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_cgroup_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_time_namespaces", "0"},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
+    {ABX_SHIM_BOOT_ID, 0, 0, "/proc/sys/kernel/random/boot_id", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/kcore", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/keys", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/latency_stats", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/timer_list", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/timer_stats", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/sched_debug", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/scsi", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/acpi", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/asound", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/kmsg", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/sysrq-trigger", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/proc/interrupts", NULL},
+    {ABX_SHIM_READONLY, 0, 0, "/proc/sys", NULL},
+    {ABX_SHIM_READONLY, OPT, 0, "/proc/bus", NULL},
+    {ABX_SHIM_READONLY, OPT, 0, "/proc/fs", NULL},
+    {ABX_SHIM_READONLY, OPT, 0, "/proc/irq", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/firmware", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/fs/bpf", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/debug", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/tracing", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/security", NULL},
+    {ABX_SHIM_MASK, OPT, 0, "/sys/devices/virtual/powercap", NULL},
+    {ABX_SHIM_ARG, 0, 0, ABX_GUEST_ENTRYPOINT, NULL},
+    {ABX_SHIM_ARG, 0, 0, "--engine-fd=3", NULL},
+    {ABX_SHIM_ARG, 0, 0, "--locked", NULL},
+    {ABX_SHIM_ENV, 0, 0, "PATH=" ABX_SANDBOX_PATH, NULL},
+    {ABX_SHIM_ENV, 0, 0, "LANG=C.UTF-8", NULL},
+};
+/* A sanitized guest writes its reports into a folder that the host sees. */
+static const struct row sanitized[] = {
+    {ABX_SHIM_BIND_EXTRA, 0, 0, "/.fce2b/log", NULL},
+    {ABX_SHIM_ENV, 0, 0, "ASAN_OPTIONS=log_path=/.fce2b/log/asan", NULL},
+    {ABX_SHIM_ENV, 0, 0, "UBSAN_OPTIONS=log_path=/.fce2b/log/ubsan:print_stacktrace=1", NULL},
+    {ABX_SHIM_ENV, 0, 0, "LSAN_OPTIONS=log_path=/.fce2b/log/lsan", NULL},
+};
+
+static void put(struct abx_buf *out, struct row r)
+{
+    struct abx_shim_op op = {.kind = (uint8_t)r.kind,
+                             .flags = (uint8_t)r.flags,
+                             .mode = (uint16_t)r.mode,
+                             .a_len = (uint16_t)(r.a ? strlen(r.a) + 1 : 0),
+                             .b_len = (uint16_t)(r.b ? strlen(r.b) + 1 : 0)};
+    abx_buf_put(out, &op, sizeof(op));
+    abx_buf_put(out, r.a ? r.a : "", op.a_len);
+    abx_buf_put(out, r.b ? r.b : "", op.b_len);
+}
+
+static void put_rows(struct abx_buf *out, const struct row *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        put(out, rows[i]);
+}
+
+/* Maps of the sandbox's user namespace, in ids of ours. */
+static void put_maps(const struct abx__ops_spec *o, struct abx_buf *out)
+{
+    char text[48];
+    switch (o->w->ids.level) {
+    case ABX__IDS_PRIVATE:
+        snprintf(text, sizeof(text), "0 %u %u\n",
+                 (unsigned)ABX__IDS_PRIVATE_BASE + o->slot * ABX__IDS_RANGE,
+                 (unsigned)ABX__IDS_RANGE);
+        break;
+    case ABX__IDS_SUBUID:
+        snprintf(text, sizeof(text), "0 1 %u\n", (unsigned)ABX__IDS_RANGE);
+        break;
+    case ABX__IDS_SHARED:
+        snprintf(text, sizeof(text), "%d 0 1\n", ABX_USER_ID);
+        break;
+    case ABX__IDS__COUNT:
+        ABX_ASSERT(false);
+    }
+    put(out, (struct row){ABX_SHIM_MAP_UID, .a = text});
+    put(out, (struct row){ABX_SHIM_MAP_GID, .a = text});
+}
+
+static void put_cgroups(const struct abx__ops_spec *o, struct abx_buf *out)
+{
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        char path[256];
+        if (abx__cgroups_procs(&o->w->cgroups, (enum abx__cgroup_kind)i, o->spec->id, path))
+            put(out, (struct row){ABX_SHIM_JOIN, .a = path});
+    }
+}
+
+static void put_host_dirs(const struct abx__ops_spec *o, struct abx_buf *out)
+{
+    for (size_t i = 0; abx__host_dirs[i] != NULL; i++) {
+        char path[32];
+        if (!o->w->layers.exists[i] || o->w->layers.is_link[i])
+            continue;
+        snprintf(path, sizeof(path), "/%s", abx__host_dirs[i]);
+        put(out, (struct row){ABX_SHIM_BIND, SYSTEM, 0, path, path});
+    }
+    if (o->spec->host_opt)
+        put(out, (struct row){ABX_SHIM_BIND, SYSTEM | OPT, 0, "/opt", "/opt"});
+}
+
+void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out)
+{
+    bool single = o->w->ids.level == ABX__IDS_SHARED;
+    char env[64];
+    put_maps(o, out);
+    put_cgroups(o, out);
+    put(out, (struct row){ABX_SHIM_HOSTNAME, .a = o->spec->id});
+    put_rows(out, before, ABX_COUNTOF(before));
+    put_host_dirs(o, out);
+    char gids[16];
+    snprintf(gids, sizeof(gids), "%d %d", single ? ABX_USER_ID : 0, single ? ABX_USER_ID : 65535);
+    put(out, (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ping_group_range", gids});
+    put_rows(out, after, ABX_COUNTOF(after));
+    /* ids that the map does not hold can not be named: gid 5, and the whole range for ping */
+    put(out, (struct row){ABX_SHIM_DEVPTS, 0, 0, "/dev/pts",
+                          single ? "newinstance,ptmxmode=0666,mode=0600"
+                                 : "newinstance,ptmxmode=0666,mode=0620,gid=5"});
+    snprintf(env, sizeof(env), "HOSTNAME=%s", o->spec->id);
+    put(out, (struct row){ABX_SHIM_ENV, .a = env});
+    put(out, (struct row){ABX_SHIM_ENV, .a = single ? "HOME=" ABX_USER_HOME : "HOME=/root"});
+    if (o->w->options.guest_libs != NULL)
+        put_rows(out, sanitized, ABX_COUNTOF(sanitized));
+}

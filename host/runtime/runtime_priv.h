@@ -1,0 +1,180 @@
+/* host/runtime/runtime_priv.h: the runtime side's own parts, and its messages (security S66). */
+#pragma once
+#include "host/runtime/runtime.h"
+#include "host/runtime/shim_proto.h"
+#include "lib/base/buf.h"
+#include "lib/base/list.h"
+#include "lib/base/map.h"
+
+enum {
+    ABX__RT_MAGIC = 0x61627834,
+    ABX__RT_TEXT = 256,
+    ABX__RT_KEEP_MAX = 4096,   /* ids of one gc request */
+    ABX__RT_BOXES_MAX = 4096,  /* sandboxes of one engine */
+    ABX__RT_PENDING_MAX = 1024 /* requests without an answer */
+};
+
+/* ---- messages over the socketpair: one request or reply per SEQPACKET message ---- */
+enum abx__rt_verb { ABX__RT_CREATE = 1, ABX__RT_ADOPT, ABX__RT_DESTROY, ABX__RT_GC };
+struct abx__rt_request {
+    uint32_t magic, verb;
+    uint64_t tag;
+    struct abx_sandbox_spec spec;  /* CREATE; ADOPT and DESTROY use the id, ADOPT the nonce */
+    struct abx_sandbox_info known; /* ADOPT */
+    uint32_t keep_count;           /* GC: so many ids of ABX_SANDBOX_ID_LEN bytes follow */
+};
+enum abx__rt_kind { ABX__RT_READY = 1, ABX__RT_MAP_ME, ABX__RT_DONE, ABX__RT_EXIT };
+struct abx__rt_reply {
+    uint32_t magic, kind;
+    uint64_t tag;
+    struct abx_sandbox_info info;   /* DONE of create and adopt; EXIT: the id */
+    struct abx_proc_status status;  /* EXIT */
+    struct abx_isolation isolation; /* READY */
+    struct abx_error err;           /* code 0: success */
+};
+
+/** "i" and 20 of [a-z0-9], terminated. */
+bool abx__id_is_valid(const char id[ABX_SANDBOX_ID_LEN + 1]);
+
+/* ---- ids (S51, S55, S58) ---- */
+enum abx__ids_level { ABX__IDS_PRIVATE, ABX__IDS_SUBUID, ABX__IDS_SHARED, ABX__IDS__COUNT };
+struct abx__ids {
+    enum abx__ids_level level;
+    uint32_t storage_base; /* owner of a layer's root files, in our user namespace */
+};
+enum {
+    ABX__IDS_RANGE = 65536,
+    ABX__IDS_STORAGE = 0x70000000, /* rootful: S; then creators, then private ranges */
+    ABX__IDS_CREATORS = 0x70010000,
+    ABX__IDS_PRIVATE_BASE = 0x70020000,
+    ABX__IDS_SLOTS = 4060
+};
+extern const char *const abx__ids_names[ABX__IDS__COUNT];
+/** Makes the runtime side's own namespaces: mounts always, users when not root. Without root asks
+ *  the parent over @sock to write the maps. */
+int abx__ids_enter(int sock, struct abx__ids *ret, struct abx_error *err);
+/** The parent's part of it: newuidmap and newgidmap of @pid, where the caller has a range. */
+int abx__ids_map_child(int sock, pid_t pid, struct abx_error *err);
+/** Gives (@dir_fd, @name) to the sandbox's @uid and @gid, as they lie on disk. 0 or -errno. */
+int abx__ids_chown(const struct abx__ids *ids, int dir_fd, const char *name, uint32_t uid,
+                   uint32_t gid);
+
+/* ---- layers ---- */
+struct abx__layers {
+    char name[24]; /* folder below STATE/runtime */
+    int top_fd, host_fd;
+    bool is_link[8]; /* of abx__host_dirs: a symbolic link on this machine */
+    bool exists[8];
+};
+extern const char *const abx__host_dirs[]; /* "/bin", ...; NULL at the end */
+struct abx__layer_spec {
+    const char *guest_path, *guest_libs;
+    int runtime_fd; /* STATE/runtime */
+    const struct abx__ids *ids;
+};
+/** Makes the runtime layer and the host template's layer anew, in a folder of their own. */
+int abx__layers_make(const struct abx__layer_spec *spec, struct abx__layers *ret,
+                     struct abx_error *err);
+void abx__layers_done(struct abx__layers *l);
+/** The template's etc, homes and mount points. */
+int abx__layer_host(const struct abx__layer_spec *spec, int dir_fd, struct abx__layers *l,
+                    struct abx_error *err);
+
+/* ---- cgroups ---- */
+enum abx__cgroup_kind {
+    ABX__CG_MEMORY,
+    ABX__CG_PIDS,
+    ABX__CG_CPU,
+    ABX__CG_FREEZER,
+    ABX__CG_UNIFIED,
+    ABX__CG__COUNT
+};
+struct abx__cgroups {
+    char parents[ABX__CG__COUNT][192]; /* MOUNT/abx-HASH; "" where there is none */
+    const char *level;                 /* of struct abx_isolation */
+};
+struct abx__limits {
+    uint32_t memory_mb, cpu_count, pids_max;
+};
+/** Finds what this machine has. @state_dir names our folder. */
+void abx__cgroups_find(const char *state_dir, bool rootful, struct abx__cgroups *ret);
+/** Makes the sandbox's folders and sets the limits. 0 or -1. On failure none is left. */
+int abx__cgroups_make(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
+                      struct abx_error *err);
+/** Path of cgroup.procs of the sandbox; false where there is no such hierarchy. */
+bool abx__cgroups_procs(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, const char *id,
+                        char out[256]);
+/** Kills what is still in it (v2). */
+void abx__cgroups_kill(const struct abx__cgroups *cg, const char *id);
+/** Removes the folders. -EBUSY while something is in them. */
+int abx__cgroups_remove(const struct abx__cgroups *cg, const char *id);
+/** Calls @fn for each id that has a folder. */
+void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, const char *id),
+                       void *arg);
+
+/* ---- one sandbox ---- */
+struct abx__worker;
+struct abx__box; /* box.c */
+/** Appends the operation records of a host sandbox. */
+struct abx__ops_spec {
+    const struct abx__worker *w;
+    const struct abx_sandbox_spec *spec;
+    uint32_t slot;
+};
+void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out);
+
+void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req);
+void abx__box_adopt(struct abx__worker *w, const struct abx__rt_request *req);
+void abx__box_destroy(struct abx__worker *w, const char *id, uint64_t tag);
+
+/** The engine is gone: what is being made is undone, what is ending ends, the rest stays as it is
+ *  under its shim and is only forgotten here. */
+void abx__box_let_go(struct abx__box *b);
+
+struct abx__started {
+    struct abx_proc *shim;
+    int control_fd;
+};
+/** Prepares the folder, sockets and cgroups of a sandbox, starts its shim and hands it the
+ *  request. The caller owns both of *ret. On failure the caller removes folder and cgroups, unless
+ *  it is ALREADY_EXISTS. */
+int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, uint32_t slot,
+                   struct abx__started *ret, struct abx_error *err);
+/* What a sandbox's folder says of it (file "shim"): enough to end it without the database. */
+struct abx__box_record {
+    uint32_t slot;
+    unsigned char nonce[ABX_NONCE_LEN];
+    char layers[24];
+};
+int abx__record_read(int dir_fd, struct abx__box_record *ret);
+int abx__record_write(int dir_fd, const struct abx__box_record *r);
+
+/* ---- the runtime side as a whole ---- */
+struct abx__worker {
+    struct abx_loop loop;
+    struct abx_poll poll;
+    int sock;
+    struct abx_runtime_options options;
+    struct abx__ids ids;
+    struct abx__layers layers;
+    struct abx__cgroups cgroups;
+    int state_fd, sandboxes_fd, runtime_fd;
+    struct abx_map boxes; /* id -> struct abx__box */
+    unsigned char slots[ABX__IDS_SLOTS / 8 + 1];
+    bool closing;    /* the network side is gone */
+    uint64_t gc_tag; /* of the running gc; 0: none */
+    uint32_t gc_left;
+};
+/** Answers a request. @info may be NULL; @err NULL: success. */
+void abx__worker_reply(struct abx__worker *w, uint64_t tag, const struct abx_sandbox_info *info,
+                       const struct abx_error *err);
+void abx__worker_exited(struct abx__worker *w, const char *id, const struct abx_proc_status *st);
+/** A destroy that gc asked for (tag 0) is over. */
+void abx__worker_gc_step(struct abx__worker *w);
+int abx__worker_main(void *arg);
+struct abx__worker_start {
+    const struct abx_runtime_options *options;
+    int sock;
+};
+/** @keep: keep_count ids of ABX_SANDBOX_ID_LEN bytes. */
+void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep);

@@ -1,0 +1,115 @@
+/* host/runtime/shim/clone.c: the processes that the shim makes: PID 1 in its namespaces, and the
+ * short-lived owner of a user namespace that only serves as an idmap (S51, S55). */
+#include "host/runtime/shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum {
+    SYS_CLONE3 = 435,
+    TREE_CLONE = 1,
+    EMPTY_PATH = 0x1000,
+    SECBIT_NO_FIXUP = 1 << 2,
+    IDMAP_COUNT = 65536
+};
+/* clone3's flags; CLONE_NEWCGROUP comes later, by PID 1 in its cgroup. */
+static const uint64_t NEW_USER = 0x10000000, NEW_PIDFD = 0x00001000;
+static const uint64_t NEW_ALL = UINT64_C(0x10000000) /* user */ | 0x00020000 /* mount */ |
+                                0x20000000 /* pid */ | 0x40000000 /* net */ | 0x08000000 /* ipc */ |
+                                0x04000000 /* uts */ | 0x00000080 /* time */;
+
+struct clone_args_v0 {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+};
+
+static int clone3(uint64_t flags, int *ret_pidfd)
+{
+    int pidfd = -1;
+    struct clone_args_v0 args = {.flags = flags | (ret_pidfd ? NEW_PIDFD : 0),
+                                 .pidfd = (uint64_t)(uintptr_t)&pidfd,
+                                 .exit_signal = SIGCHLD};
+    long pid = syscall(SYS_CLONE3, &args, sizeof(args));
+    if (pid < 0)
+        return -errno;
+    if (pid > 0 && ret_pidfd)
+        *ret_pidfd = pidfd;
+    return (int)pid;
+}
+
+int shim_clone(const struct shim_start *st, int *ret_pidfd)
+{
+    uid_t self = geteuid();
+    if (st->head.creator_uid == 0)
+        return clone3(NEW_ALL, ret_pidfd);
+    /* The counters of a user namespace are charged to the uid that made it. */
+    if (prctl(PR_SET_SECUREBITS, SECBIT_NO_FIXUP, 0, 0, 0) < 0 ||
+        setresuid((uid_t)-1, st->head.creator_uid, (uid_t)-1) < 0)
+        return -errno;
+    int pid = clone3(NEW_ALL, ret_pidfd);
+    if (pid == 0)
+        return 0;
+    if (setresuid((uid_t)-1, self, (uid_t)-1) < 0)
+        return -errno;
+    return pid;
+}
+
+/* A descriptor of a user namespace with one extent; its process is gone on return. */
+static int make_idmap(uint32_t inside, uint32_t outside)
+{
+    int pid = clone3(NEW_USER, NULL);
+    if (pid < 0)
+        return pid;
+    if (pid == 0)
+        for (;;)
+            pause();
+    char path[64], text[64];
+    snprintf(text, sizeof(text), "%u %u %u\n", inside, outside, (unsigned)IDMAP_COUNT);
+    sys_proc_path(path, pid, "uid_map");
+    int r = sys_write_file(path, text);
+    sys_proc_path(path, pid, "gid_map");
+    if (r == 0)
+        r = sys_write_file(path, text);
+    sys_proc_path(path, pid, "ns/user");
+    if (r == 0) {
+        r = open(path, O_RDONLY | O_CLOEXEC);
+        if (r < 0)
+            r = -errno;
+    }
+    kill(pid, SIGKILL);
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return r;
+}
+
+int shim_trees(struct shim_start *st)
+{
+    static const enum abx_shim_fd sources[] = {ABX_SHIM_FD_FS, ABX_SHIM_FD_LOWER0,
+                                               ABX_SHIM_FD_LOWER1, ABX_SHIM_FD_EXTRA};
+    size_t count = st->head.flags & ABX_SHIM_HAS_EXTRA ? 4 : 3;
+    int idmap = -1;
+    if (st->head.flags & ABX_SHIM_IDMAPPED) {
+        idmap = make_idmap(st->head.storage_base, st->head.private_base);
+        if (idmap < 0)
+            return idmap;
+    }
+    int r = 0;
+    for (size_t i = 0; i < count && r >= 0; i++) {
+        r = sys_open_tree(st->fds[sources[i]], "", O_CLOEXEC | TREE_CLONE | EMPTY_PATH);
+        if (r < 0)
+            break;
+        st->tree_fds[i] = r;
+        uint64_t nosuid_nodev = i == 3 ? 2 | 4 | 8 : 2 | 4;
+        r = sys_mount_attr(st->tree_fds[i], "", EMPTY_PATH, nosuid_nodev, idmap);
+    }
+    if (idmap >= 0)
+        close(idmap);
+    return r < 0 ? r : 0;
+}

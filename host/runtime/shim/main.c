@@ -1,0 +1,290 @@
+/* host/runtime/shim/main.c: abx-shim, the parent of one sandbox's PID 1 (security S65).
+ *
+ * Started by the runtime side with a control socket as descriptor 0. Makes the sandbox, then keeps
+ * the pidfd and the exit status and serves shim.sock, until it is told to go or the sandbox's
+ * folder is removed. Own session; needs nobody: the engine may die and another may come. */
+#include "host/runtime/shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { CHECK_FOLDER_MS = 1000, CAP_KILL_BIT = 1 << 5, STILL = 1 };
+
+static struct shim_start start; /* static: no heap in this program */
+static struct {
+    struct abx_shim_reply status;
+    int pidfd, log_read;
+    uint32_t log_bytes;
+    int clients[ABX_SHIM_CLIENTS]; /* 0: the creator; -1: free */
+    bool gone;
+} shim = {.pidfd = -1, .log_read = -1, .clients = {0, -1, -1, -1}};
+
+static int receive_request(void)
+{
+    union {
+        char bytes[CMSG_SPACE(ABX_SHIM_FD__COUNT * sizeof(int))];
+        struct cmsghdr align;
+    } control;
+    struct iovec iov[] = {{&start.head, sizeof(start.head)}, {start.ops, sizeof(start.ops)}};
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = 2,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    ssize_t n = recvmsg(0, &msg, MSG_CMSG_CLOEXEC);
+    if (n < (ssize_t)sizeof(start.head) || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
+        return -EINVAL;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    size_t want = (start.head.flags & ABX_SHIM_HAS_EXTRA) ? ABX_SHIM_FD__COUNT : ABX_SHIM_FD_EXTRA;
+    if (c == NULL || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(want * sizeof(int)) ||
+        start.head.magic != ABX_SHIM_MAGIC || start.head.op_bytes != (size_t)n - sizeof(start.head))
+        return -EINVAL;
+    memcpy(start.fds, CMSG_DATA(c), want * sizeof(int));
+    return 0;
+}
+
+static void send_status(int sock)
+{
+    (void)send(sock, &shim.status, sizeof(shim.status), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Runs the parent's records: maps and cgroups of @pid. */
+static int admit(pid_t pid, struct shim_failure *f)
+{
+    struct shim_op op;
+    size_t pos = 0;
+    int more;
+    char path[64], text[16];
+    snprintf(text, sizeof(text), "%d", (int)pid);
+    while ((more = shim_op_next(&start, &pos, &op)) > 0) {
+        int r = 0;
+        if (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID) {
+            sys_proc_path(path, pid, op.kind == ABX_SHIM_MAP_UID ? "uid_map" : "gid_map");
+            r = sys_write_file(path, op.a);
+        } else if (op.kind == ABX_SHIM_JOIN) {
+            r = sys_write_file(op.a, text);
+        }
+        if (r < 0)
+            return shim_fail(f, r, op.kind == ABX_SHIM_JOIN ? "join" : "map ids", op.a);
+    }
+    if (more < 0)
+        return shim_fail(f, more, "operations", "");
+    sys_proc_path(path, pid, "oom_score_adj");
+    (void)sys_write_file(path, "100"); /* rather the sandbox than the engine */
+    return 0;
+}
+
+static _Noreturn void child_main(int sync)
+{
+    struct shim_failure f = {0};
+    char go;
+    /* Cleared by the change of ids, set again later: a shim that dies leaves nothing. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (read(sync, &go, 1) != 1)
+        _exit(1);
+    (void)shim_child(&start, &f);
+    (void)write(sync, &f, sizeof(f));
+    _exit(1);
+}
+
+/* Clones PID 1, lets it go once mapped and waits for its exec (EOF) or its failure. */
+static int make(struct shim_failure *f)
+{
+    int sync[2], log[2], r = shim_trees(&start);
+    if (r < 0)
+        return shim_fail(f, r, "idmapped layers", "");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0 ||
+        pipe2(log, O_CLOEXEC) < 0)
+        return shim_fail(f, -errno, "socketpair", "");
+    start.log_fd = log[1];
+    int pid = shim_clone(&start, &shim.pidfd);
+    if (pid < 0)
+        return shim_fail(f, pid, "clone3 into new namespaces", "");
+    if (pid == 0) {
+        close(sync[0]);
+        child_main(sync[1]);
+    }
+    close(sync[1]);
+    close(log[1]);
+    shim.log_read = log[0];
+    shim.status.init_pid = pid;
+    r = admit(pid, f);
+    if (r < 0)
+        return r;
+    ssize_t n = write(sync[0], "g", 1) == 1 ? read(sync[0], f, sizeof(*f)) : -1;
+    close(sync[0]);
+    if (n == 0) /* also when it was killed before its exec: its status tells then */
+        return 0;
+    return n == (ssize_t)sizeof(*f) ? -f->error : shim_fail(f, -EIO, "wait for PID 1", "");
+}
+
+static void reap(void)
+{
+    int w;
+    pid_t pid;
+    while ((pid = waitpid(-1, &w, WNOHANG)) > 0) {
+        if (pid != shim.status.init_pid)
+            continue;
+        shim.status.state = ABX_SHIM_EXITED;
+        shim.status.exit_code = WIFEXITED(w) ? WEXITSTATUS(w) : 0;
+        shim.status.signum = WIFSIGNALED(w) ? WTERMSIG(w) : 0;
+        shim.status.core_dumped = WIFSIGNALED(w) && WCOREDUMP(w);
+        close(shim.pidfd);
+        shim.pidfd = -1;
+        for (int i = 0; i < ABX_SHIM_CLIENTS; i++)
+            if (shim.clients[i] >= 0)
+                send_status(shim.clients[i]);
+    }
+}
+
+/* The first megabyte of what PID 1 and its daemons print is kept; the rest is drained. */
+static void drain_log(void)
+{
+    char text[4096];
+    ssize_t n = read(shim.log_read, text, sizeof(text));
+    if (n <= 0) {
+        close(shim.log_read);
+        shim.log_read = -1;
+        return;
+    }
+    if (shim.log_bytes + (uint32_t)n > ABX_SHIM_LOG_MAX)
+        return;
+    ssize_t w = write(start.fds[ABX_SHIM_FD_LOG], text, (size_t)n);
+    shim.log_bytes += w > 0 ? (uint32_t)w : 0;
+}
+
+static bool knows_nonce(const unsigned char nonce[ABX_SHIM_NONCE])
+{
+    unsigned diff = 0;
+    for (int i = 0; i < ABX_SHIM_NONCE; i++)
+        diff |= (unsigned)(nonce[i] ^ start.head.nonce[i]);
+    return diff == 0;
+}
+
+static void client_message(int i)
+{
+    struct abx_shim_command cmd;
+    ssize_t n = recv(shim.clients[i], &cmd, sizeof(cmd), MSG_DONTWAIT | MSG_TRUNC);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n != (ssize_t)sizeof(cmd) || cmd.magic != ABX_SHIM_MAGIC || !knows_nonce(cmd.nonce)) {
+        close(shim.clients[i]);
+        shim.clients[i] = -1;
+        return;
+    }
+    if (cmd.verb == ABX_SHIM_KILL && shim.pidfd >= 0)
+        (void)sys_pidfd_signal(shim.pidfd, SIGKILL);
+    if (cmd.verb == ABX_SHIM_GO && shim.status.state == ABX_SHIM_EXITED)
+        shim.gone = true;
+    send_status(shim.clients[i]);
+}
+
+static void accept_client(void)
+{
+    int s = accept4(start.fds[ABX_SHIM_FD_LISTEN], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (s < 0)
+        return;
+    struct {
+        pid_t pid;
+        uid_t uid;
+        gid_t gid;
+    } peer;
+    socklen_t len = sizeof(peer);
+    bool ok = getsockopt(s, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
+              (peer.uid == 0 || peer.uid == start.head.peer_uid);
+    for (int i = 0; ok && i < ABX_SHIM_CLIENTS; i++) {
+        if (shim.clients[i] < 0) {
+            shim.clients[i] = s;
+            return;
+        }
+    }
+    close(s);
+}
+
+static void serve_once(void)
+{
+    enum { LISTEN, INIT, LOG, FIRST_CLIENT };
+    struct pollfd p[FIRST_CLIENT + ABX_SHIM_CLIENTS] = {
+        [LISTEN] = {start.fds[ABX_SHIM_FD_LISTEN], POLLIN, 0},
+        [INIT] = {shim.pidfd, POLLIN, 0},
+        [LOG] = {shim.log_read, POLLIN, 0}};
+    for (int i = 0; i < ABX_SHIM_CLIENTS; i++)
+        p[FIRST_CLIENT + i] = (struct pollfd){shim.clients[i], POLLIN, 0};
+    bool ended = shim.status.state == ABX_SHIM_EXITED;
+    int n = poll(p, FIRST_CLIENT + ABX_SHIM_CLIENTS, ended ? CHECK_FOLDER_MS : -1);
+    struct stat st;
+    if (n == 0 && fstat(start.fds[ABX_SHIM_FD_FOLDER], &st) == 0 && st.st_nlink == 0)
+        shim.gone = true;
+    if (n <= 0)
+        return;
+    if (p[LOG].revents)
+        drain_log();
+    if (p[INIT].revents)
+        reap();
+    if (p[LISTEN].revents)
+        accept_client();
+    for (int i = 0; i < ABX_SHIM_CLIENTS; i++)
+        if (p[FIRST_CLIENT + i].revents && shim.clients[i] >= 0)
+            client_message(i);
+}
+
+/* Only what KILL needs stays, and nothing of it can be read or traced. */
+static int settle(void)
+{
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD__COUNT; i++)
+        if (start.fds[i] > 0)
+            close(start.fds[i]);
+    for (int i = 0; i < 4; i++)
+        if (start.tree_fds[i] > 0)
+            close(start.tree_fds[i]);
+    close(start.fds[ABX_SHIM_FD_GATEWAY]);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return -errno;
+    return sys_set_caps(CAP_KILL_BIT);
+}
+
+int main(void)
+{
+    struct shim_failure f = {0};
+    shim.status = (struct abx_shim_reply){.magic = ABX_SHIM_MAGIC, .shim_pid = getpid()};
+    (void)setsid();
+    (void)umask(077);
+    int r = receive_request();
+    if (r < 0)
+        (void)shim_fail(&f, r, "request", "");
+    if (r == 0 && (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
+                   listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0))
+        r = shim_fail(&f, -errno, "listen", "");
+    if (r == 0)
+        r = make(&f);
+    if (r == 0 && settle() < 0)
+        r = shim_fail(&f, -errno, "drop rights", "");
+    if (r < 0) {
+        if (shim.pidfd >= 0) {
+            (void)sys_pidfd_signal(shim.pidfd, SIGKILL);
+            (void)waitpid(shim.status.init_pid, NULL, 0);
+        }
+        shim.status.state = ABX_SHIM_FAILED;
+        shim.status.error = f.error;
+        memcpy(shim.status.step, f.step, sizeof(f.step));
+        send_status(0);
+        return 1;
+    }
+    shim.status.state = ABX_SHIM_RUNNING;
+    send_status(0);
+    while (!shim.gone)
+        serve_once();
+    return 0;
+}

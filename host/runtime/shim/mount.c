@@ -1,0 +1,291 @@
+/* host/runtime/shim/mount.c: the sandbox's file system, made by PID 1 in its own mount namespace
+ * before its exec (security S50, S51, S52, S54).
+ *
+ * A scratch tmpfs on /tmp of the private namespace carries the detached trees and the new root;
+ * all of it goes away with the old root. */
+#include "host/runtime/shim/shim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { TREE_CLONE = 1, EMPTY_PATH = 0x1000, RECURSIVE = 0x8000, MOUNTINFO_MAX = 256 * 1024 };
+static const char scratch[] = "/tmp";
+static const unsigned long QUIET = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+static int neg(int r)
+{
+    return r < 0 ? -errno : 0;
+}
+
+static uint64_t attributes(unsigned flags)
+{
+    /* MOUNT_ATTR_* have the values of the first MS_* */
+    uint64_t set = 0;
+    static const struct {
+        unsigned flag;
+        uint64_t attr;
+    } map[] = {{ABX_SHIM_RO, 1}, {ABX_SHIM_NOSUID, 2}, {ABX_SHIM_NODEV, 4}, {ABX_SHIM_NOEXEC, 8}};
+    for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
+        if (flags & map[i].flag)
+            set |= map[i].attr;
+    return set;
+}
+
+static unsigned long legacy_flags(unsigned flags)
+{
+    return (unsigned long)attributes(flags);
+}
+
+/* Clones (@dir, @path) and puts it on the open target. */
+static int bind_on(int dir, const char *path, int target, unsigned flags)
+{
+    unsigned how = O_CLOEXEC | TREE_CLONE | EMPTY_PATH;
+    unsigned rec = flags & ABX_SHIM_RECURSIVE ? RECURSIVE : 0;
+    int tree = sys_open_tree(dir, path, how | rec);
+    if (tree < 0)
+        return tree;
+    int r = sys_mount_attr(tree, "", EMPTY_PATH | rec, attributes(flags), -1);
+    if (r >= 0)
+        r = sys_move_mount(tree, target);
+    close(tree);
+    return r < 0 ? r : 0;
+}
+
+static int fd_mount(int target, const char *type, unsigned long flags, const char *options)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+    return neg(mount("abx", path, type, flags, options));
+}
+
+static int mask(int root, const char *a, int target)
+{
+    struct stat st;
+    if (fstat(target, &st) < 0)
+        return -errno;
+    if (S_ISDIR(st.st_mode))
+        return fd_mount(target, "tmpfs", QUIET | MS_RDONLY, "size=4k,nr_inodes=2,mode=0555");
+    (void)root;
+    (void)a;
+    return bind_on(AT_FDCWD, "/dev/null", target, ABX_SHIM_NOSUID | ABX_SHIM_NOEXEC | ABX_SHIM_RO);
+}
+
+static int write_text(int root, const struct shim_op *op)
+{
+    int fd = sys_open_in_root(root, op->a, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return fd;
+    int r = write(fd, op->b, strlen(op->b)) < 0 ? -errno : 0;
+    close(fd);
+    return r;
+}
+
+/* A random UUID on the scratch tmpfs, bound read-only over the target (S54). */
+static int boot_id(int target)
+{
+    unsigned char b[16];
+    if (getrandom(b, sizeof(b), 0) != (ssize_t)sizeof(b))
+        return -EIO;
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* RFC 9562 version 4 */
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    char text[48];
+    int n = snprintf(text, sizeof(text),
+                     "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", b[0],
+                     b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12],
+                     b[13], b[14], b[15]);
+    int fd = open("/tmp/boot_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+    if (fd < 0)
+        return -errno;
+    int r = write(fd, text, (size_t)n) == n ? 0 : -EIO;
+    close(fd);
+    return r < 0 ? r
+                 : bind_on(AT_FDCWD, "/tmp/boot_id", target,
+                           ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV | ABX_SHIM_NOEXEC);
+}
+
+/* Splits "dir/name" into a descriptor of dir (inside the root) and the name. */
+static int open_parent(int root, const char *path, const char **ret_name)
+{
+    char dir[ABX_SHIM_TEXT_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL || slash[1] == 0)
+        return -EINVAL;
+    *ret_name = slash + 1;
+    snprintf(dir, sizeof(dir), "%.*s/", (int)(slash - path), path);
+    return sys_open_in_root(root, dir, O_PATH | O_DIRECTORY);
+}
+
+static int make_node(int root, const struct shim_op *op)
+{
+    const char *name;
+    int dir = open_parent(root, op->a, &name);
+    if (dir < 0)
+        return dir;
+    int r = 0;
+    if (op->kind == ABX_SHIM_DIR) {
+        r = neg(mkdirat(dir, name, op->mode));
+    } else if (op->kind == ABX_SHIM_LINK) {
+        r = neg(symlinkat(op->b, dir, name));
+    } else {
+        int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, op->mode);
+        r = neg(fd);
+        if (fd >= 0)
+            close(fd);
+    }
+    close(dir);
+    return r == -EEXIST ? 0 : r;
+}
+
+/* Operations on an existing target. */
+static int on_target(const struct shim_start *st, int root, const struct shim_op *op, int t)
+{
+    switch (op->kind) {
+    case ABX_SHIM_BIND:
+        return bind_on(AT_FDCWD, op->b, t, op->flags);
+    case ABX_SHIM_BIND_EXTRA:
+        if (!(st->head.flags & ABX_SHIM_HAS_EXTRA))
+            return -EBADF;
+        return sys_move_mount(st->tree_fds[3], t);
+    case ABX_SHIM_TMPFS:
+        return fd_mount(t, "tmpfs", legacy_flags(op->flags), op->b);
+    case ABX_SHIM_PROC:
+        return fd_mount(t, "proc", QUIET, NULL);
+    case ABX_SHIM_SYSFS:
+        return fd_mount(t, "sysfs", QUIET | MS_RDONLY, NULL);
+    case ABX_SHIM_DEVPTS:
+        return fd_mount(t, "devpts", MS_NOSUID | MS_NOEXEC, op->b);
+    case ABX_SHIM_MASK:
+        return mask(root, op->a, t);
+    case ABX_SHIM_READONLY:
+        return bind_on(t, "", t,
+                       ABX_SHIM_RECURSIVE | ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV |
+                           ABX_SHIM_NOEXEC);
+    case ABX_SHIM_BOOT_ID:
+        return boot_id(t);
+    default:
+        return -EINVAL;
+    }
+}
+
+int shim_mount_op(const struct shim_start *st, int root, const struct shim_op *op)
+{
+    if (op->kind == ABX_SHIM_DIR || op->kind == ABX_SHIM_FILE || op->kind == ABX_SHIM_LINK)
+        return make_node(root, op);
+    int r;
+    if (op->kind == ABX_SHIM_WRITE) {
+        r = write_text(root, op);
+    } else {
+        r = sys_open_in_root(root, op->a, O_PATH);
+        if (r >= 0) {
+            int target = r;
+            r = on_target(st, root, op, target);
+            close(target);
+        }
+    }
+    return r == -ENOENT && (op->flags & ABX_SHIM_OPTIONAL) ? 0 : r;
+}
+
+static int place_tree(int tree, const char *path)
+{
+    if (mkdir(path, 0700) < 0)
+        return -errno;
+    int at = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0)
+        return -errno;
+    int r = sys_move_mount(tree, at);
+    close(at);
+    return r;
+}
+
+int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root)
+{
+    static const char *const places[] = {"/tmp/fs", "/tmp/l0", "/tmp/l1"};
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    if (mount("abx", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=64,mode=0700") < 0)
+        return -errno;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        int r = place_tree(st->tree_fds[i], places[i]);
+        if (r < 0)
+            return r;
+    }
+    char text[512];
+    int n = snprintf(text, sizeof(text),
+                     "lowerdir=/tmp/l0:/tmp/l1,upperdir=/tmp/fs/upper,workdir=/tmp/fs/work,%s",
+                     options);
+    if (n < 0 || (size_t)n >= sizeof(text))
+        return -ENAMETOOLONG;
+    if (mkdir("/tmp/root", 0700) < 0 || mount("abx", "/tmp/root", "overlay", MS_NODEV, text) < 0)
+        return -errno;
+    struct statvfs vfs;
+    if (statvfs("/tmp/root", &vfs) < 0)
+        return -errno;
+    if (vfs.f_flag & ST_RDONLY) /* overlayfs falls back silently (M25) */
+        return -EROFS;
+    *ret_root = open("/tmp/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return *ret_root < 0 ? -errno : 0;
+}
+
+/* Whether @path (a mount point of mountinfo) is the target, or lies below the target, of one of
+ * the records that mount. */
+static bool is_expected(const struct shim_start *st, const char *path, size_t len)
+{
+    if (len == 1)
+        return true;
+    struct shim_op op;
+    size_t pos = 0;
+    while (shim_op_next(st, &pos, &op) > 0) {
+        size_t n = strlen(op.a);
+        if (op.kind >= ABX_SHIM_BIND && op.kind <= ABX_SHIM_BOOT_ID && n > 0 && n <= len &&
+            memcmp(op.a, path, n) == 0 && (len == n || path[n] == '/'))
+            return true;
+    }
+    return false;
+}
+
+/* Field 5 of each line of mountinfo is a mount point; none may be a stranger. */
+static int check_mountinfo(const struct shim_start *st)
+{
+    static char text[MOUNTINFO_MAX];
+    int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    size_t len = 0;
+    ssize_t n;
+    while (len < sizeof(text) && (n = read(fd, text + len, sizeof(text) - len)) > 0)
+        len += (size_t)n;
+    close(fd);
+    if (len == sizeof(text))
+        return -EFBIG;
+    for (char *p = text, *end = text + len; p < end;) {
+        char *line_end = memchr(p, '\n', (size_t)(end - p));
+        for (int field = 1; field < 5 && p < end; field++)
+            p = (char *)memchr(p, ' ', (size_t)(end - p)) + 1;
+        char *stop = memchr(p, ' ', (size_t)(end - p));
+        if (line_end == NULL || stop == NULL || !is_expected(st, p, (size_t)(stop - p)))
+            return -EXDEV;
+        p = line_end + 1;
+    }
+    return len > 0 ? 0 : -EIO;
+}
+
+int shim_mount_pivot(const struct shim_start *st, int root)
+{
+    if (fchdir(root) < 0)
+        return -errno;
+    int r = sys_pivot_root();
+    if (r < 0)
+        return r;
+    if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        return -errno;
+    return check_mountinfo(st);
+}

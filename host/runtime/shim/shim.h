@@ -1,0 +1,59 @@
+/* host/runtime/shim/shim.h: parts of abx-shim. Static, no libraries but libc; one thread. */
+#pragma once
+#include "host/runtime/shim_proto.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* A received request: header, operation records, descriptors. Static memory, made once. */
+struct shim_start {
+    struct abx_shim_request head;
+    unsigned char ops[ABX_SHIM_OPS_MAX];
+    int fds[ABX_SHIM_FD__COUNT];
+    int tree_fds[4]; /* detached mounts of fs, lower 0, lower 1, extra */
+    int log_fd;      /* write end of PID 1's stdout and stderr */
+};
+struct shim_failure {
+    int32_t error;
+    char step[128];
+};
+
+/* One decoded record; texts are "" when absent. */
+struct shim_op {
+    enum abx_shim_op_kind kind;
+    unsigned flags, mode;
+    const char *a, *b;
+};
+/** Decodes the record at *pos and moves on. 1, 0 at the end, -EINVAL for a malformed one. */
+int shim_op_next(const struct shim_start *st, size_t *pos, struct shim_op *ret);
+/** Writes "step a" into @f with -@neg_errno. Returns @neg_errno. */
+int shim_fail(struct shim_failure *f, int neg_errno, const char *step, const char *a);
+
+/** In PID 1, once its ids are mapped: executes the child's records and execs. Returns -errno with
+ * *f filled when something failed. */
+int shim_child(const struct shim_start *st, struct shim_failure *f);
+/** Operations on mounts, by PID 1. 0 or -errno. @root: descriptor of the new root. */
+int shim_mount_op(const struct shim_start *st, int root, const struct shim_op *op);
+/** Makes the overlay from the detached trees; *ret_root gets a descriptor of it. */
+int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root);
+/** Makes @root the root of the namespace, detaches the old one and checks mountinfo. */
+int shim_mount_pivot(const struct shim_start *st, int root);
+
+/** Clones the trees, idmapped if asked. 0 or -errno. */
+int shim_trees(struct shim_start *st);
+/** Clones PID 1 into its namespaces, as creator_uid if asked. In the child returns 0. */
+int shim_clone(const struct shim_start *st, int *ret_pidfd);
+
+/* System calls that musl's headers do not wrap. -errno on failure. */
+int sys_open_tree(int dir, const char *path, unsigned flags);
+int sys_move_mount(int from, int to);
+int sys_mount_attr(int fd, const char *path, unsigned flags, uint64_t set, int userns_fd);
+int sys_open_in_root(int root, const char *path, uint64_t flags);
+int sys_pivot_root(void);
+int sys_pidfd_signal(int pidfd, int signum);
+int sys_write_file(const char *path, const char *text);
+int sys_set_caps(uint64_t permitted);
+/** "" or the path /proc/PID/NAME in @out. */
+void sys_proc_path(char out[64], pid_t pid, const char *name);

@@ -1,0 +1,98 @@
+/* host/runtime/shim_proto.h: what the runtime side and abx-shim say to each other.
+ *
+ * One SEQPACKET message starts a sandbox: struct abx_shim_request, then `op_bytes` of operation
+ * records, with the descriptors of enum abx_shim_fd. The shim executes the records in order and
+ * answers with struct abx_shim_reply. Later peers on shim.sock send struct abx_shim_command and
+ * must know the nonce. Both sides are of the same build; sizes are checked all the same. */
+#pragma once
+#include <stdint.h>
+
+enum {
+    ABX_SHIM_MAGIC = 0x61627833,
+    ABX_SHIM_OPS_MAX = 24 * 1024,
+    ABX_SHIM_TEXT_MAX = 512,
+    ABX_SHIM_NONCE = 16,
+    ABX_SHIM_CLIENTS = 4,
+    ABX_SHIM_LOG_MAX = 1024 * 1024
+};
+
+/* Descriptors of a request, in this order; the optional ones are told by flags. */
+enum abx_shim_fd {
+    ABX_SHIM_FD_GATEWAY, /* listening socket for PID 1, which gets it as 3 */
+    ABX_SHIM_FD_LISTEN,  /* bound shim.sock; the shim listens, so SO_PEERCRED names it */
+    ABX_SHIM_FD_FOLDER,  /* the sandbox's folder: when it is gone the shim goes */
+    ABX_SHIM_FD_LOG,     /* console.log */
+    ABX_SHIM_FD_FS,      /* folder with upper/ and work/ */
+    ABX_SHIM_FD_LOWER0,  /* top layer first */
+    ABX_SHIM_FD_LOWER1,
+    ABX_SHIM_FD_EXTRA, /* a folder to bind by ABX_SHIM_BIND_EXTRA */
+    ABX_SHIM_FD__COUNT
+};
+
+/* Operations before PID 1 is let go ("parent") and by PID 1 before its exec ("child"). a and b are
+ * the two texts of a record. Targets are resolved inside the new root (openat2 RESOLVE_IN_ROOT). */
+enum abx_shim_op_kind {
+    ABX_SHIM_MAP_UID,    /* parent: uid_map text */
+    ABX_SHIM_MAP_GID,    /* parent: gid_map text */
+    ABX_SHIM_JOIN,       /* parent: cgroup.procs path */
+    ABX_SHIM_HOSTNAME,   /* a */
+    ABX_SHIM_ROOT,       /* the overlay; b: further mount options */
+    ABX_SHIM_DIR,        /* a, mode */
+    ABX_SHIM_FILE,       /* a, mode; empty */
+    ABX_SHIM_LINK,       /* a -> b */
+    ABX_SHIM_BIND,       /* host path b on a, flags */
+    ABX_SHIM_BIND_EXTRA, /* ABX_SHIM_FD_EXTRA on a, flags */
+    ABX_SHIM_TMPFS,      /* on a, options b, flags */
+    ABX_SHIM_PROC,       /* on a */
+    ABX_SHIM_SYSFS,      /* on a */
+    ABX_SHIM_DEVPTS,     /* on a, options b */
+    ABX_SHIM_MASK,       /* a: /dev/null over a file, an empty read-only tmpfs over a folder */
+    ABX_SHIM_READONLY,   /* a bound over itself read-only */
+    ABX_SHIM_WRITE,      /* text b into the existing file a */
+    ABX_SHIM_BOOT_ID,    /* a fresh random id over the file a */
+    ABX_SHIM_ARG,        /* a; the first is the program */
+    ABX_SHIM_ENV,        /* a */
+    ABX_SHIM_OP__COUNT
+};
+enum abx_shim_op_flag {
+    ABX_SHIM_RO = 1,
+    ABX_SHIM_NOSUID = 2,
+    ABX_SHIM_NODEV = 4,
+    ABX_SHIM_NOEXEC = 8,
+    ABX_SHIM_RECURSIVE = 16,
+    ABX_SHIM_OPTIONAL = 32 /* absent source or target: skipped */
+};
+struct abx_shim_op { /* followed by a and b, each with its NUL when its length is not 0 */
+    uint8_t kind, flags;
+    uint16_t a_len, b_len, mode;
+};
+
+enum abx_shim_request_flag { ABX_SHIM_HAS_EXTRA = 1, ABX_SHIM_IDMAPPED = 2 };
+struct abx_shim_request {
+    uint32_t magic, op_bytes, flags;
+    uint32_t peer_uid;      /* who may talk on shim.sock, besides root */
+    uint32_t creator_uid;   /* S55: the user namespace is made by this uid; 0: as we are */
+    uint32_t uid, gid;      /* of PID 1, inside */
+    uint32_t nofile, nproc; /* rlimits; 0: left alone */
+    /* Idmap of the layers and the upper (S51): ids on disk from storage_base on appear from
+     * private_base on. */
+    uint32_t storage_base, private_base;
+    uint8_t nonce[ABX_SHIM_NONCE];
+};
+
+enum abx_shim_verb { ABX_SHIM_STATUS = 1, ABX_SHIM_KILL, ABX_SHIM_GO };
+struct abx_shim_command {
+    uint32_t magic, verb;
+    uint8_t nonce[ABX_SHIM_NONCE];
+};
+
+enum abx_shim_state { ABX_SHIM_FAILED = 1, ABX_SHIM_RUNNING, ABX_SHIM_EXITED };
+/* The answer to a request and to each command, and unasked when PID 1 ends. */
+struct abx_shim_reply {
+    uint32_t magic, state;
+    int32_t shim_pid, init_pid;
+    int32_t exit_code, signum; /* EXITED: signum 0 for an exit */
+    uint32_t core_dumped;
+    int32_t error;  /* FAILED: errno */
+    char step[128]; /* FAILED: what was being done */
+};

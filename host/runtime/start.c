@@ -1,0 +1,246 @@
+/* host/runtime/start.c: from a validated spec to a started shim: the sandbox's folder, sockets and
+ * cgroups, and the request that the shim executes. Nothing here waits for the shim. */
+#include "host/runtime/runtime_priv.h"
+
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+#include "lib/contract/contract.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { GATEWAY_BACKLOG = 512, RECORD_MAX = 256 };
+
+/* What a start holds; all of it is closed at the end, the shim has its own by then. */
+struct start {
+    struct abx__worker *w;
+    const struct abx_sandbox_spec *spec;
+    int folder, run, fs, extra;
+    int gateway, listen, log;
+    int control[2];
+};
+
+static void start_done(struct start *s)
+{
+    int *fds[] = {&s->folder, &s->run, &s->fs,         &s->extra,     &s->gateway,
+                  &s->listen, &s->log, &s->control[0], &s->control[1]};
+    for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
+        abx_fd_close(fds[i]);
+}
+
+int abx__record_write(int dir_fd, const struct abx__box_record *r)
+{
+    char text[RECORD_MAX], nonce[2 * ABX_NONCE_LEN + 1];
+    abx_hex_encode(r->nonce, sizeof(r->nonce), nonce);
+    int n = snprintf(text, sizeof(text), "%u %s %s", r->slot, nonce, r->layers);
+    ABX_AUTO_FD fd =
+        openat(dir_fd, "shim", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return fd < 0 ? -errno : abx_fd_write_all(fd, text, (size_t)n);
+}
+
+int abx__record_read(int dir_fd, struct abx__box_record *ret)
+{
+    ABX_AUTO_FREE char *text = NULL;
+    size_t len;
+    int r = abx_fd_read_file(dir_fd, "shim", RECORD_MAX, &text, &len);
+    if (r < 0)
+        return r;
+    struct abx_str rest = {text, len}, slot, nonce, layers;
+    if (!abx_str_split(&rest, ' ', &slot) || !abx_str_split(&rest, ' ', &nonce) ||
+        !abx_str_split(&rest, ' ', &layers) || abx_parse_u32(slot, &ret->slot) < 0 ||
+        abx_hex_decode(nonce, ret->nonce, sizeof(ret->nonce)) < 0 ||
+        abx_str_to_c(layers, ret->layers, sizeof(ret->layers)) < 0)
+        return -EINVAL;
+    return 0;
+}
+
+/* A folder for the runtime side and, when rootful, for the network side to pass through. */
+static int private_folder(struct start *s, int at, const char *name, int *ret_fd)
+{
+    const struct abx_runtime_options *o = &s->w->options;
+    if (mkdirat(at, name, 0700) < 0)
+        return -errno;
+    if (s->w->ids.level == ABX__IDS_PRIVATE &&
+        (fchownat(at, name, 0, o->network_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+         fchmodat(at, name, 0710, 0) < 0))
+        return -errno;
+    *ret_fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return *ret_fd < 0 ? -errno : 0;
+}
+
+/* A folder that belongs to the sandbox's root, as it lies on disk. */
+static int owned_folder(struct start *s, int at, const char *name, mode_t mode)
+{
+    if (mkdirat(at, name, 0700) < 0 || fchmodat(at, name, mode, 0) < 0)
+        return -errno;
+    return abx__ids_chown(&s->w->ids, at, name, 0, 0);
+}
+
+static int owned_file(struct start *s, int at, const char *name, const char *text)
+{
+    ABX_AUTO_FD fd = openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    int r = abx_fd_write_all(fd, text, strlen(text));
+    if (r < 0 || fchmod(fd, 0644) < 0)
+        return r < 0 ? r : -errno;
+    return abx__ids_chown(&s->w->ids, at, name, 0, 0);
+}
+
+/* fs/{upper,work}, with what is this sandbox's own of /etc. */
+static int make_upper(struct start *s)
+{
+    static const char *const names[] = {"fs", "fs/upper", "fs/work", "fs/upper/etc"};
+    static const mode_t modes[] = {0700, 0755, 0700, 0755};
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        int r = owned_folder(s, s->folder, names[i], modes[i]);
+        if (r < 0)
+            return r;
+    }
+    s->fs = openat(s->folder, "fs", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char text[160];
+    snprintf(text, sizeof(text), "%s\n", s->spec->id);
+    int r = s->fs < 0 ? -errno : owned_file(s, s->folder, "fs/upper/etc/hostname", text);
+    snprintf(text, sizeof(text),
+             "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n",
+             s->spec->id);
+    return r < 0 ? r : owned_file(s, s->folder, "fs/upper/etc/hosts", text);
+}
+
+static int make_sockets(struct start *s)
+{
+    s->gateway = abx_fd_listen_unix(s->run, "gateway.sock", SOCK_STREAM, GATEWAY_BACKLOG);
+    if (s->gateway < 0)
+        return s->gateway;
+    if (s->w->ids.level == ABX__IDS_PRIVATE &&
+        (fchownat(s->run, "gateway.sock", 0, s->w->options.network_gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+         fchmodat(s->run, "gateway.sock", 0660, 0) < 0))
+        return -errno;
+    s->listen = abx_fd_listen_unix(s->folder, "shim.sock", SOCK_SEQPACKET, ABX_SHIM_CLIENTS);
+    if (s->listen < 0)
+        return s->listen;
+    s->log = openat(s->folder, "console.log",
+                    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    return s->log < 0 ? -errno : 0;
+}
+
+static int make_folder(struct start *s, uint32_t slot, struct abx_error *err)
+{
+    struct abx__box_record record = {.slot = slot};
+    memcpy(record.nonce, s->spec->nonce, sizeof(record.nonce));
+    memcpy(record.layers, s->w->layers.name, sizeof(record.layers));
+    int r = private_folder(s, s->w->sandboxes_fd, s->spec->id, &s->folder);
+    if (r == -EEXIST)
+        return abx_err_set(err, ABX_ALREADY_EXISTS, "there is a folder of this sandbox already");
+    if (r == 0)
+        r = abx__record_write(s->folder, &record);
+    if (r >= 0)
+        r = private_folder(s, s->folder, "run", &s->run);
+    if (r == 0)
+        r = make_upper(s);
+    if (r == 0 && s->w->options.guest_libs != NULL)
+        r = owned_folder(s, s->folder, "asan", 01777);
+    if (r == 0 && s->w->options.guest_libs != NULL) {
+        s->extra = openat(s->folder, "asan", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        r = s->extra < 0 ? -errno : 0;
+    }
+    if (r == 0)
+        r = make_sockets(s);
+    return r < 0 ? abx_err_sys(err, r, "sandbox folder") : 0;
+}
+
+static int spawn_shim(struct start *s, struct abx_proc **ret, struct abx_error *err)
+{
+    char name[] = "abx-shim";
+    char *argv[] = {name, NULL}, *envp[] = {NULL};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->control) < 0)
+        return abx_err_sys(err, -errno, "socketpair");
+    struct abx_proc_spec spec = {.path = s->w->options.shim_path,
+                                 .argv = argv,
+                                 .envp = envp,
+                                 .cwd = "/",
+                                 .stdio = {s->control[1], -1, -1},
+                                 .oom_score_adj = INT_MIN,
+                                 .new_session = true};
+    return abx_proc_spawn(&s->w->loop, &spec, NULL, NULL, ret, err);
+}
+
+/* NOFILE: the contract's figure or half of what we may have (S67). */
+static uint32_t file_limit(void)
+{
+    struct rlimit now;
+    if (getrlimit(RLIMIT_NOFILE, &now) == 0 && now.rlim_max / 2 < ABX_SANDBOX_NOFILE)
+        return (uint32_t)(now.rlim_max / 2);
+    return ABX_SANDBOX_NOFILE;
+}
+
+static int send_request(struct start *s, uint32_t slot, struct abx_error *err)
+{
+    const struct abx__worker *w = s->w;
+    bool is_private = w->ids.level == ABX__IDS_PRIVATE, single = w->ids.level == ABX__IDS_SHARED;
+    struct abx_shim_request head = {
+        .magic = ABX_SHIM_MAGIC,
+        .flags = (is_private ? ABX_SHIM_IDMAPPED : 0) | (s->extra >= 0 ? ABX_SHIM_HAS_EXTRA : 0),
+        .peer_uid = geteuid(),
+        .creator_uid = is_private ? ABX__IDS_CREATORS + slot : 0,
+        .uid = single ? ABX_USER_ID : 0,
+        .gid = single ? ABX_USER_ID : 0,
+        .nofile = file_limit(),
+        .nproc = strcmp(w->cgroups.level, "per-process") == 0 ? s->spec->pids_max : 0,
+        .storage_base = ABX__IDS_STORAGE,
+        .private_base = ABX__IDS_PRIVATE_BASE + slot * ABX__IDS_RANGE};
+    memcpy(head.nonce, s->spec->nonce, sizeof(head.nonce));
+    struct abx__ops_spec ops = {.w = w, .spec = s->spec, .slot = slot};
+    ABX_AUTO_BUF message;
+    abx_buf_init(&message, sizeof(head) + ABX_SHIM_OPS_MAX);
+    abx_buf_put(&message, &head, sizeof(head));
+    abx__ops_host(&ops, &message);
+    if (abx_buf_failed(&message))
+        return abx_err_set(err, ABX_INTERNAL, "the list of operations is too long");
+    head.op_bytes = (uint32_t)(message.len - sizeof(head));
+    memcpy(message.ptr, &head, sizeof(head));
+    int fds[] = {s->gateway, s->listen,        s->folder,         s->log,
+                 s->fs,      w->layers.top_fd, w->layers.host_fd, s->extra};
+    _Static_assert(ABX_COUNTOF(fds) == ABX_SHIM_FD__COUNT, "one descriptor per enum abx_shim_fd");
+    size_t count = s->extra >= 0 ? ABX_SHIM_FD__COUNT : ABX_SHIM_FD_EXTRA;
+    ssize_t n = abx_fd_send(s->control[0], message.ptr, message.len, fds, count);
+    return n < 0 ? abx_err_sys(err, (int)n, "send the request to the shim") : 0;
+}
+
+int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, uint32_t slot,
+                   struct abx__started *ret, struct abx_error *err)
+{
+    struct start s __attribute__((cleanup(start_done))) = {.w = w,
+                                                           .spec = spec,
+                                                           .folder = -1,
+                                                           .run = -1,
+                                                           .fs = -1,
+                                                           .extra = -1,
+                                                           .gateway = -1,
+                                                           .listen = -1,
+                                                           .log = -1,
+                                                           .control = {-1, -1}};
+    struct abx__limits limits = {spec->memory_mb, spec->cpu_count, spec->pids_max};
+    if (make_folder(&s, slot, err) < 0 ||
+        abx__cgroups_make(&w->cgroups, spec->id, &limits, err) < 0)
+        return -1;
+    struct abx_proc *shim = NULL;
+    if (spawn_shim(&s, &shim, err) < 0)
+        return -1;
+    if (send_request(&s, slot, err) < 0) {
+        (void)abx_proc_signal(shim, SIGKILL);
+        abx_proc_close(shim);
+        return -1;
+    }
+    ret->shim = shim;
+    ret->control_fd = abx_fd_take(&s.control[0]);
+    return 0;
+}
