@@ -23,3 +23,12 @@ add_custom_command(OUTPUT ${abx_shim}
     -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}/gen ${abx_shim_sources} -o ${abx_shim}
   DEPENDS ${abx_shim_sources} ${abx_shim_headers} ${abx_seccomp_h} VERBATIM)
 add_custom_target(abx-shim ALL DEPENDS ${abx_shim})
+
+# What runs as PID 1 in the sandboxes of host/runtime's tests.
+file(GLOB abx_attack_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/attacks/*.c)
+set(abx_attack_guest ${CMAKE_BINARY_DIR}/tests/attack-guest)
+add_custom_command(OUTPUT ${abx_attack_guest}
+  COMMAND ${ABX_MUSL_GCC} -std=c17 -D_GNU_SOURCE -O1 -static -Wall -Wextra -Werror
+    -I${CMAKE_SOURCE_DIR} ${abx_attack_sources} -o ${abx_attack_guest}
+  DEPENDS ${abx_attack_sources} ${CMAKE_SOURCE_DIR}/tests/attacks/attacks.h VERBATIM)
+add_custom_target(abx-attack-guest ALL DEPENDS ${abx_attack_guest})

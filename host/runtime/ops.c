@@ -51,7 +51,6 @@ static const struct row after[] = {
     {ABX_SHIM_LINK, 0, 0, "/dev/stdout", "/proc/self/fd/1"},
     {ABX_SHIM_LINK, 0, 0, "/dev/stderr", "/proc/self/fd/2"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_user_namespaces", "0"},
-    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_net_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_pid_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_uts_namespaces", "0"},
@@ -72,6 +71,8 @@ static const struct row after[] = {
     {ABX_SHIM_MASK, OPT, 0, "/proc/kmsg", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/sysrq-trigger", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/interrupts", NULL},
+    /* Each cloned tree is a mount namespace for a moment: no bind after this. */
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
     {ABX_SHIM_READONLY, 0, 0, "/proc/sys", NULL},
     {ABX_SHIM_READONLY, OPT, 0, "/proc/bus", NULL},
     {ABX_SHIM_READONLY, OPT, 0, "/proc/fs", NULL},

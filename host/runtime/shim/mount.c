@@ -67,16 +67,31 @@ static int fd_mount(int target, const char *type, unsigned long flags, const cha
     return neg(mount("abx", path, type, flags, options));
 }
 
-static int mask(int root, const char *a, int target)
+static int mask(int target)
 {
     struct stat st;
     if (fstat(target, &st) < 0)
         return -errno;
     if (S_ISDIR(st.st_mode))
         return fd_mount(target, "tmpfs", QUIET | MS_RDONLY, "size=4k,nr_inodes=2,mode=0555");
-    (void)root;
-    (void)a;
     return bind_on(AT_FDCWD, "/dev/null", target, ABX_SHIM_NOSUID | ABX_SHIM_NOEXEC | ABX_SHIM_RO);
+}
+
+/* Read-only in place. Without open_tree(): the sandbox may have no mount namespaces left. */
+static int seal(int root, const char *a, int target)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+    if (mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0)
+        return -errno;
+    int top = sys_open_in_root(root, a, O_PATH); /* what is mounted there now */
+    if (top < 0)
+        return top;
+    int r = sys_mount_attr(
+        top, "", EMPTY_PATH | RECURSIVE,
+        attributes(ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV | ABX_SHIM_NOEXEC), -1);
+    close(top);
+    return r;
 }
 
 static int write_text(int root, const struct shim_op *op)
@@ -164,11 +179,9 @@ static int on_target(const struct shim_start *st, int root, const struct shim_op
     case ABX_SHIM_DEVPTS:
         return fd_mount(t, "devpts", MS_NOSUID | MS_NOEXEC, op->b);
     case ABX_SHIM_MASK:
-        return mask(root, op->a, t);
+        return mask(t);
     case ABX_SHIM_READONLY:
-        return bind_on(t, "", t,
-                       ABX_SHIM_RECURSIVE | ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV |
-                           ABX_SHIM_NOEXEC);
+        return seal(root, op->a, t);
     case ABX_SHIM_BOOT_ID:
         return boot_id(t);
     default:
