@@ -4,9 +4,9 @@
 add_executable(abx-gen-seccomp host/runtime/seccomp/gen.c)
 target_link_libraries(abx-gen-seccomp PRIVATE seccomp)
 set_target_properties(abx-gen-seccomp PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
-set(abx_seccomp_h ${CMAKE_BINARY_DIR}/gen/gen/seccomp_filter.h)
+set(abx_seccomp_h ${CMAKE_BINARY_DIR}/gen/host/runtime/shim/seccomp_filter.h)
 add_custom_command(OUTPUT ${abx_seccomp_h}
-  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen/gen
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen/host/runtime/shim
   COMMAND abx-gen-seccomp > ${abx_seccomp_h} DEPENDS abx-gen-seccomp VERBATIM)
 
 # abx-shim: musl, static, no sanitizers in any preset: it must stay a few pages small.

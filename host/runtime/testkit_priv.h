@@ -13,7 +13,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define KIT __attribute__((unused)) static
@@ -237,24 +236,35 @@ KIT bool kit_all_lines(const struct kit *k, const char *suffix, const char *or_s
     return lines > 0;
 }
 
+struct kit_body {
+    struct kit *k;
+    uid_t uid;
+    int (*body)(struct kit *k);
+    int *line;
+};
+
+KIT int kit_run_body(void *arg)
+{
+    const struct kit_body *b = arg;
+    if (setgroups(0, NULL) < 0 || setresgid(b->uid, b->uid, b->uid) < 0 ||
+        setresuid(b->uid, b->uid, b->uid) < 0)
+        return 1;
+    *b->line = b->body(b->k);
+    return 0;
+}
+
 /* Runs @body(@k) in a child that is @uid and nothing else; 0 or the line that failed. */
 KIT int kit_as(struct kit *k, uid_t uid, int (*body)(struct kit *k))
 {
     int *line = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(line, MAP_FAILED);
     *line = -1;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        if (setgroups(0, NULL) == 0 && setresgid(uid, uid, uid) == 0 &&
-            setresuid(uid, uid, uid) == 0)
-            *line = body(k);
-        _exit(0);
-    }
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    int result = WIFEXITED(status) ? *line : -WTERMSIG(status);
+    struct kit_body b = {k, uid, body, line};
+    struct abx_proc_status st = {0};
+    pid_t pid = abx_proc_fork_role("kit", kit_run_body, &b, NULL, 0, NULL);
+    assert_true(pid > 0);
+    assert_int_equal(abx_proc_wait(pid, &st), 0);
+    int result = st.exited && st.exit_code == 0 ? *line : -1;
     munmap(line, sizeof(int));
     return result;
 }

@@ -27,7 +27,7 @@ struct sock_fprog {
     unsigned short len;
     const struct sock_filter *filter;
 };
-#include "gen/seccomp_filter.h"
+#include "host/runtime/shim/seccomp_filter.h"
 
 #include "lib/base/banned.h"
 
