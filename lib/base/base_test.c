@@ -201,6 +201,9 @@ TEST(files_are_replaced_read_and_removed)
     assert_string_equal(text, "two");
     ABX_AUTO_FREE char *none = NULL;
     assert_int_equal(abx_fd_read_file(fd, "f", 2, &none, NULL), -EFBIG);
+    assert_int_equal(abx_fd_replace_file(fd, "empty", ABX_STR(""), 0600), 0);
+    assert_int_equal(abx_fd_read_file(fd, "empty", 2, &none, NULL), 0);
+    assert_string_equal(none, "");
     char deep[64];
     snprintf(deep, sizeof(deep), "%s/a/b/c", dir);
     assert_int_equal(abx_fd_mkdir_p(deep, 0700), 0);

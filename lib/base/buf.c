@@ -50,6 +50,7 @@ void *abx_buf_room(struct abx_buf *b, size_t len)
     }
     b->ptr = ptr;
     b->cap = cap;
+    ptr[b->len] = '\0'; /* holds as well when the caller then writes nothing */
     return ptr + b->len;
 }
 
