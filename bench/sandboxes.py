@@ -13,6 +13,7 @@ from measure import BUILD, HERE, NODE, ROOT, Skipped, program
 os.environ["ABX_BUILD"] = BUILD
 sys.path.insert(0, os.path.join(ROOT, "tests/e2e"))
 from harness import Engine  # noqa: E402
+from rpc import Sandbox  # noqa: E402,F401
 
 TRUE = "/usr/bin/true"
 
