@@ -12,12 +12,11 @@ enum abx_envd_listener { ABX_ENVD_TCP = 1, ABX_ENVD_ENGINE = 2 };
 
 struct abx_envd_options {
     /** SOCK_SEQPACKET or SOCK_DGRAM from the gateway (through init): each message carries connected
-     *  stream sockets by SCM_RIGHTS; its bytes mean nothing. EOF ends the daemon. -1: none. */
+     *  stream sockets by SCM_RIGHTS; its bytes mean nothing. EOF ends the daemon unless it
+     *  has TCP. -1: none. */
     int channel_fd;
-    /** To init, SOCK_SEQPACKET: for each accepted /init one message with one sealed memfd (write,
-     *  shrink, grow, seal; <= 4 MiB), to be handed to the next envd as state_fd. Its bytes: "P",
-     *  then, when there is an access token, the 32 bytes of its SHA-256 (the gateway keeps that
-     *  token from other ports, S42). -1: none. */
+    /** To init, SOCK_SEQPACKET: for each accepted /init one message, SHA-256 of the token or one
+     * zero byte, with one sealed memfd, to be handed to the next envd as state_fd. -1: none. */
     int init_fd;
     /** The provisioning of an earlier envd: the daemon starts unlocked with it. -1: none. */
     int state_fd;

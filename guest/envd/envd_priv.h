@@ -1,0 +1,161 @@
+/* guest/envd/envd_priv.h: the daemon's parts: state, request helpers, routes. Loop thread only. */
+#pragma once
+#include "guest/caps/files.h"
+#include "guest/caps/process.h"
+#include "guest/caps/users.h"
+#include "guest/envd/envd.h"
+#include "lib/connect/rpc.h"
+#include "lib/http/server.h"
+#include "lib/json/json.h"
+
+/* --- provisioning (state.c) --- */
+
+enum { ABX__TOKEN_MAX = 4096, ABX__STATE_MAX = 2 << 20 };
+
+/* What /init sets. Memory is the state's own arena. */
+struct abx__state {
+    struct abx_arena arena;
+    struct abx_str token; /* ptr NULL: none installed */
+    struct abx_env_pair *envs;
+    size_t env_count;
+    struct abx_str default_user, default_workdir;
+    int64_t timestamp_ns; /* of the last accepted init; 0: none */
+    bool is_provisioned;
+};
+void abx__state_init(struct abx__state *s);
+void abx__state_done(struct abx__state *s);
+/** Makes the next state from an /init body and the present one. INVALID_ARGUMENT: bad JSON.
+ *  *ret_stale: an init not newer than the last one; *ret_next is then untouched. */
+int abx__state_next(const struct abx__state *now, struct abx_str body, struct abx__state *ret_next,
+                    bool *ret_stale, struct abx_error *err);
+/** The state as JSON in a sealed memfd: >= 0, or -1 with @err. */
+int abx__state_seal(const struct abx__state *s, struct abx_error *err);
+int abx__state_unseal(int fd, struct abx__state *ret, struct abx_error *err);
+/** Whether an /init with that body token and header token may replace @now: NULL, else
+ * envd.md 2.2's text of the 401. */
+const char *abx__state_refusal(const struct abx__state *now, struct abx_str body_token,
+                               struct abx_str header_token);
+/** Equal, in a time that does not tell where they differ. */
+bool abx__secret_eq(struct abx_str a, struct abx_str b);
+
+/* --- the daemon (envd.c) --- */
+
+enum { ABX__TCP_LOCAL = 3 }; /* beside enum abx_envd_listener: a TCP peer in this sandbox */
+
+struct abx__envd {
+    struct abx_envd_options o;
+    struct abx_loop loop;
+    struct abx_http_server *http;
+    struct abx_procs *procs;
+    struct abx_rpc_server rpc;
+    struct abx__state state;
+    struct abx_poll channel, tcp;
+    struct abx_timer tcp_retry;
+    struct abx_signal term, interrupt;
+    struct abx_buf scratch; /* an encoded event, within one call */
+    int tcp_fd;
+    int exit_code;
+};
+/** The daemon behind a request. */
+struct abx__envd *abx__envd_of(const struct abx_http_req *req);
+const char *abx__users_root(const struct abx__envd *e);
+
+/* --- requests (rest.c) --- */
+
+enum { ABX__HEADERS = 16 };
+struct abx__headers {
+    struct abx_http_extra rows[ABX__HEADERS + 1];
+    size_t count;
+};
+/** Begins with the CORS headers of the request. */
+void abx__headers_begin(struct abx__headers *h, const struct abx_http_req *req);
+/** Borrows @value until the head is written; the arena of the request is the place for it. */
+void abx__headers_add(struct abx__headers *h, const char *name, struct abx_str value);
+const struct abx_http_extra *abx__cors(struct abx_http_req *req);
+void abx__answer_json(struct abx_http_req *req, int status, struct abx_str json);
+/** The REST error object of envd.md 1.4. */
+void abx__answer_error(struct abx_http_req *req, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void abx__on_request(struct abx_http_req *req);
+/** Text of bounded length for a message from a peer's bytes, in the request's arena. */
+const char *abx__show(struct abx_http_req *req, struct abx_str s);
+
+/* --- auth (auth.c) --- */
+
+bool abx__token_ok(const struct abx__envd *e, const struct abx_http_req *req);
+/** User name of Basic auth: 1 given, 0 none (or not Basic), in the request's arena. */
+int abx__basic_user(const struct abx_http_req *req, struct abx_str *ret);
+/** envd.md 3.5. NULL when allowed, else the text of the 401. */
+struct abx__signed {
+    struct abx_str path, username; /* of the query, decoded; "" when absent */
+    struct abx_str signature;      /* ptr NULL: absent */
+    struct abx_str expiration;     /* ptr NULL: absent */
+    const char *operation;         /* "read", "write" */
+};
+const char *abx__files_refusal(const struct abx__envd *e, const struct abx_http_req *req,
+                               const struct abx__signed *q);
+
+/* --- routes --- */
+
+void abx__init_post(struct abx_http_req *req);               /* init.c */
+void abx__files_get(struct abx_http_req *req);               /* files_get.c */
+void abx__files_post(struct abx_http_req *req);              /* files_post.c */
+extern const struct abx_rpc_service abx__process_service;    /* rpc_process.c */
+extern const struct abx_rpc_service abx__filesystem_service; /* rpc_files.c */
+
+/* What both file routes ask of a query and user, envd.md 3.3 and 3.4. */
+struct abx__target {
+    struct abx__signed query;
+    bool has_path;
+    struct abx_str username; /* of the query, else the default */
+    struct abx_user user;
+};
+/** Reads the query; checks the signature (401) and that a user is named (400). Answers and returns
+ *  -1 on failure. */
+int abx__target_query(struct abx_http_req *req, const char *operation, struct abx__target *t);
+/** 401 for an unknown one. On success: abx_user_done(). */
+int abx__target_user(struct abx_http_req *req, struct abx__target *t);
+/** The REST path rules of envd.md 3.1 for @raw; "" without a workdir is the home. */
+int abx__target_resolve(struct abx_http_req *req, const struct abx__target *t, struct abx_str raw,
+                        char out[ABX_FILES_PATH], struct abx_error *err);
+
+/* --- RPC helpers (rpc_common.c) --- */
+
+/** The user of a call: Basic auth or the default; fails the call and returns -1. Then
+ *  abx_user_done(). */
+int abx__rpc_user(struct abx_rpc *rpc, struct abx_user *ret);
+/** Resolves @raw (NULL: "") for @user; fails the call and returns -1. */
+int abx__rpc_path(struct abx_rpc *rpc, const char *raw, const struct abx_user *user,
+                  char out[ABX_FILES_PATH]);
+
+/* --- process streams (stream.c) --- */
+
+/** Start and Connect: sends the start event and everything that follows. @from: journal offset or
+ *  ABX_PROCESS_FROM_NOW. Fails the call on error. */
+void abx__stream_begin(struct abx_rpc *rpc, struct abx_process *p, uint64_t from, bool is_start);
+/** "{"event":{"data":{"stdout":"..."}}}" into @out. */
+void abx__event_data_json(struct abx_buf *out, enum abx_output kind, struct abx_str data);
+
+/* --- file types and dates (media.c) --- */
+
+/** By extension; NULL: unknown. */
+const char *abx__media_by_name(struct abx_str name);
+/** By extension, else by looking at the first bytes. */
+const char *abx__media_type(struct abx_str name, struct abx_str head);
+/** "inline; filename=..." in the arena. */
+struct abx_str abx__disposition(struct abx_arena *a, struct abx_str name);
+/** "Sun, 06 Nov 1994 08:49:37 GMT". */
+struct abx_str abx__http_date_text(struct abx_arena *a, int64_t seconds);
+int abx__http_date_parse(struct abx_str text, int64_t *ret_seconds);
+
+/* --- ranges (range.c), encodings (encoding.c) --- */
+
+/** Whether an Accept-Encoding value allows the bytes as they are. */
+bool abx__identity_ok(struct abx_str accept_encoding);
+
+struct abx__range {
+    uint64_t from, len;
+};
+enum { ABX__RANGES = 16 };
+/** RFC 9110 14.2 for a body of @size bytes. Number of ranges (0: serve all); -1: 416. */
+int abx__ranges_parse(struct abx_str value, uint64_t size, struct abx__range out[ABX__RANGES]);

@@ -1,0 +1,378 @@
+/* guest/envd/files_post.c: POST /files: one raw file or a form of files (envd.md 3.4). Files are
+ * written one after the other; while one is being finished the body is not read. */
+#include "guest/envd/envd_priv.h"
+
+#include "lib/base/assert.h"
+#include "lib/wire/multipart.h"
+
+#include <errno.h>
+
+#include "lib/base/banned.h"
+
+enum { FILES_MAX = 4096, LEFT_OVER_MAX = 4 << 20 };
+
+struct post {
+    struct abx_http_req *req;
+    struct abx__target target; /* owns the user */
+    struct abx_multipart form;
+    bool is_form, is_form_open;
+    struct abx_upload *upload; /* the file being written */
+    bool in_part;              /* of the form: its bytes belong to the upload */
+    bool is_finishing;         /* waiting for on_done */
+    bool body_ended, form_ended, is_answered;
+    struct abx_buf left_over; /* of the body: came while a file was being finished */
+    struct abx_str *paths;    /* written so far, in upload order */
+    size_t path_count;
+    bool has_length;
+    uint64_t length;
+};
+
+static void advance(struct post *p);
+
+/* ---- answers ---- */
+
+static void drop_upload(struct post *p)
+{
+    abx_upload_close(p->upload);
+    p->upload = NULL;
+    p->in_part = false;
+    p->is_finishing = false;
+}
+
+static void fail(struct post *p, int status, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void fail(struct post *p, int status, const char *fmt, ...)
+{
+    ABX_AUTO_BUF text;
+    va_list ap;
+    if (p->is_answered)
+        return;
+    p->is_answered = true;
+    drop_upload(p);
+    abx_buf_init(&text, 16384);
+    va_start(ap, fmt);
+    abx_buf_putfv(&text, fmt, ap);
+    va_end(ap);
+    abx__answer_error(p->req, status, "%s", abx_buf_failed(&text) ? "out of memory" : text.ptr);
+}
+
+static void fail_upload(struct post *p, const struct abx_error *err)
+{
+    int status = 500;
+    if (err->code == ABX_INVALID_ARGUMENT)
+        status = 400;
+    else if (err->code == ABX_RESOURCE_EXHAUSTED && (err->sys == ENOSPC || err->sys == EDQUOT))
+        status = 507;
+    fail(p, status, "%s", err->msg);
+}
+
+static void answer_written(struct post *p)
+{
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    abx_buf_init(&body, 16 << 20);
+    abx_json_writer_init(&w, &body);
+    abx_json_begin_array(&w);
+    for (size_t i = 0; i < p->path_count; i++) {
+        abx_json_begin_object(&w);
+        abx_json_kv_str(&w, "path", p->paths[i]);
+        abx_json_kv_str(&w, "name", abx_path_base(p->paths[i]));
+        abx_json_kv_c(&w, "type", "file");
+        abx_json_end_object(&w);
+    }
+    abx_json_end_array(&w);
+    if (abx_buf_failed(&body)) {
+        fail(p, 500, "out of memory");
+        return;
+    }
+    p->is_answered = true;
+    abx__answer_json(p->req, 200, abx_buf_str(&body));
+}
+
+/* ---- one file ---- */
+
+static void on_upload_drain(struct abx_upload *u)
+{
+    struct post *p = abx_upload_owner(u);
+    if (!p->is_answered && !p->is_finishing)
+        abx_http_resume_body(p->req);
+}
+
+static void on_upload_done(struct abx_upload *u, const struct abx_error *err)
+{
+    struct post *p = abx_upload_owner(u);
+    if (err) {
+        fail_upload(p, err);
+        return;
+    }
+    drop_upload(p);
+    if (p->is_answered)
+        return;
+    if (!p->is_form) {
+        answer_written(p);
+        return;
+    }
+    advance(p);
+    if (!p->is_answered && !p->is_finishing)
+        abx_http_resume_body(p->req);
+}
+
+static const struct abx_upload_ops upload_ops = {on_upload_drain, on_upload_done};
+
+static bool is_duplicate(const struct post *p, const char *path)
+{
+    for (size_t i = 0; i < p->path_count; i++)
+        if (abx_str_is(p->paths[i], path))
+            return true;
+    return false;
+}
+
+static int remember(struct post *p, const char *path)
+{
+    if (p->paths == NULL)
+        p->paths = abx_arena_array(p->req->arena, p->is_form ? FILES_MAX : 1, sizeof(*p->paths));
+    if (p->paths == NULL || p->path_count == (p->is_form ? (size_t)FILES_MAX : 1)) {
+        fail(p, 400, "more files than one request may carry");
+        return -1;
+    }
+    struct abx_str copy = abx_arena_str(p->req->arena, abx_str(path));
+    if (copy.ptr == NULL) {
+        fail(p, 500, "out of memory");
+        return -1;
+    }
+    p->paths[p->path_count++] = copy;
+    return 0;
+}
+
+/* Begins the file for @raw; 0, or -1 after the answer. */
+static int open_file(struct post *p, struct abx_str raw)
+{
+    char path[ABX_FILES_PATH];
+    struct abx_error err = {0};
+    if (abx__target_resolve(p->req, &p->target, raw, path, &err) < 0) {
+        fail(p, 400, "error resolving path: %s", err.msg);
+        return -1;
+    }
+    if (is_duplicate(p, path)) {
+        fail(p, 400,
+             "you cannot upload multiple files to the same path '%s' in one upload request, only "
+             "the first specified file was uploaded",
+             path);
+        return -1;
+    }
+    struct abx_upload_spec spec = {
+        .path = path, .user = &p->target.user, .has_total = p->has_length, .total = p->length};
+    if (abx_upload_open(&abx__envd_of(p->req)->loop, &spec, &upload_ops, p, &p->upload, &err) < 0) {
+        fail_upload(p, &err);
+        return -1;
+    }
+    return remember(p, path);
+}
+
+static void append(struct post *p, struct abx_str data)
+{
+    if (p->upload && !abx_upload_append(p->upload, data.ptr, data.len))
+        abx_http_pause_body(p->req);
+}
+
+static void finish_file(struct post *p)
+{
+    p->is_finishing = true;
+    abx_http_pause_body(p->req);
+    abx_upload_finish(p->upload);
+}
+
+/* ---- the form ---- */
+
+static void begin_part(struct post *p)
+{
+    if (!abx_str_is(p->form.name, "file"))
+        return;
+    if (!p->target.has_path && p->form.filename.ptr == NULL) {
+        fail(p, 400,
+             "error getting multipart custom part file name: filename not found in "
+             "Content-Disposition header");
+        return;
+    }
+    p->in_part = open_file(p, p->target.has_path ? p->target.query.path : p->form.filename) == 0;
+}
+
+static void on_form_event(struct post *p, enum abx_multipart_event event, struct abx_str data,
+                          const struct abx_error *err)
+{
+    switch (event) {
+    case ABX_MULTIPART_PART:
+        begin_part(p);
+        break;
+    case ABX_MULTIPART_DATA:
+        if (p->in_part)
+            append(p, data);
+        break;
+    case ABX_MULTIPART_PART_END:
+        if (p->in_part)
+            finish_file(p);
+        p->in_part = false;
+        break;
+    case ABX_MULTIPART_END:
+        p->form_ended = true;
+        break;
+    case ABX_MULTIPART_ERROR:
+        fail(p, 500, "error reading the form: %s", err->msg);
+        break;
+    case ABX_MULTIPART_NEED_MORE:
+        break;
+    }
+}
+
+/* Parses until the input is used up or a file has to be finished first. */
+static void parse_form(struct post *p, struct abx_str *input)
+{
+    enum abx_multipart_event event = ABX_MULTIPART_PART;
+    struct abx_error err = {0};
+    while (event != ABX_MULTIPART_NEED_MORE && !p->is_finishing && !p->is_answered &&
+           !p->form_ended) {
+        struct abx_str data = ABX_STR("");
+        event = abx_multipart_parse(&p->form, input, &data, &err);
+        on_form_event(p, event, data, &err);
+    }
+}
+
+static void end_form(struct post *p)
+{
+    if (p->form_ended)
+        answer_written(p);
+    else
+        fail(p, 500, "error reading the form: it ends without its closing boundary");
+}
+
+/* Goes on after a file was finished: the bytes that waited, then the end. */
+static void advance(struct post *p)
+{
+    struct abx_str input = abx_buf_str(&p->left_over);
+    size_t before = input.len;
+    parse_form(p, &input);
+    abx_buf_consume(&p->left_over, before - input.len);
+    if (p->form_ended)
+        abx_buf_clear(&p->left_over);
+    if (p->body_ended && !p->is_finishing && !p->is_answered)
+        end_form(p);
+}
+
+/* ---- the exchange ---- */
+
+static void on_body(struct abx_http_req *req, const char *data, size_t len)
+{
+    struct post *p = req->data;
+    struct abx_str input = {data, len};
+    if (p->is_answered || p->form_ended)
+        return;
+    if (!p->is_form) {
+        append(p, input);
+        return;
+    }
+    if (!p->is_finishing)
+        parse_form(p, &input);
+    if (p->is_answered || p->form_ended || input.len == 0)
+        return;
+    abx_buf_put_str(&p->left_over, input);
+    if (abx_buf_failed(&p->left_over))
+        fail(p, 500, "out of memory");
+}
+
+static void on_body_end(struct abx_http_req *req)
+{
+    struct post *p = req->data;
+    p->body_ended = true;
+    if (p->is_answered)
+        return;
+    if (!p->is_form)
+        finish_file(p);
+    else if (!p->is_finishing)
+        end_form(p);
+}
+
+static void on_close(struct abx_http_req *req, bool aborted)
+{
+    (void)aborted;
+    struct post *p = req->data;
+    p->is_answered = true;
+    drop_upload(p);
+    if (p->is_form_open)
+        abx_multipart_done(&p->form);
+    abx_buf_done(&p->left_over);
+    abx_user_done(&p->target.user);
+}
+
+static bool encoding_ok(struct abx_http_req *req)
+{
+    struct abx_str value = abx_http_header(req->head, "Content-Encoding");
+    if (value.len == 0 || abx_str_is_nocase(value, "identity"))
+        return true;
+    abx__answer_error(req, 400,
+                      "error decompressing request body: unsupported Content-Encoding: %s, "
+                      "supported: [identity]",
+                      abx__show(req, value));
+    return false;
+}
+
+static void begin_raw(struct post *p)
+{
+    if (!p->target.has_path)
+        fail(p, 400, "path query parameter is required for raw body upload");
+    else
+        open_file(p, p->target.query.path);
+}
+
+static void begin_form(struct post *p, struct abx_str type)
+{
+    struct abx_error err = {0};
+    p->is_form = true;
+    if (abx_multipart_init(&p->form, type, &err) < 0)
+        fail(p, 500, "error reading the form: %s", err.msg);
+    else
+        p->is_form_open = true;
+}
+
+static void begin_body(struct post *p)
+{
+    struct abx_str value = abx_http_header(p->req->head, "Content-Type");
+    char type[128] = "";
+    if (abx_media_type(value, type, sizeof(type)) == 0) {
+        if (strcmp(type, "application/octet-stream") == 0) {
+            begin_raw(p);
+            return;
+        }
+        if (abx_str_starts(abx_str(type), "multipart/")) {
+            begin_form(p, value);
+            return;
+        }
+    }
+    fail(p, 400,
+         "unsupported content type: %s, expected multipart/form-data or application/octet-stream",
+         abx__show(p->req, value));
+}
+
+void abx__files_post(struct abx_http_req *req)
+{
+    struct abx__target t;
+    if (abx__target_query(req, "write", &t) < 0 || !encoding_ok(req) ||
+        abx__target_user(req, &t) < 0)
+        return;
+    struct post *p = abx_arena_alloc(req->arena, sizeof(*p));
+    if (p == NULL) {
+        abx_user_done(&t.user);
+        abx__answer_error(req, 500, "out of memory");
+        return;
+    }
+    p->req = req;
+    p->target = t;
+    p->has_length = req->head->has_length;
+    p->length = req->head->content_length;
+    abx_buf_init(&p->left_over, LEFT_OVER_MAX);
+    req->data = p;
+    req->on_body = on_body;
+    req->on_body_end = on_body_end;
+    req->on_close = on_close;
+    begin_body(p);
+}

@@ -1,0 +1,121 @@
+/* guest/envd/init.c: POST /init from the engine's channel (envd.md 2.2, security S41). The clock is
+ * not set: in a sandbox of ours it is the host's. */
+#include "guest/envd/envd_priv.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <sodium.h>
+
+#include "lib/base/banned.h"
+
+struct init_call {
+    struct abx_buf body;
+};
+
+static void answer(struct abx_http_req *req, int status, const char *text)
+{
+    struct abx__headers h;
+    abx__headers_begin(&h, req);
+    abx__headers_add(&h, "Cache-Control", ABX_STR("no-store"));
+    abx__headers_add(&h, ABX_HEADER_ENVD_VERSION, ABX_STR(ABX_ENVD_VERSION));
+    if (text[0])
+        abx__headers_add(&h, "Content-Type", ABX_STR("text/plain; charset=utf-8"));
+    abx_http_answer(req, status, h.rows, abx_str(text));
+}
+
+/* Hands the state to init, which keeps it for the next envd. */
+static int report(const struct abx__envd *e, const struct abx__state *s, struct abx_error *err)
+{
+    if (e->o.init_fd < 0)
+        return 0;
+    ABX_AUTO_FD fd = abx__state_seal(s, err);
+    if (fd < 0)
+        return -1;
+    unsigned char message[crypto_hash_sha256_BYTES] = {0};
+    size_t len = 1;
+    if (s->token.ptr) {
+        crypto_hash_sha256(message, (const unsigned char *)s->token.ptr, s->token.len);
+        len = sizeof(message);
+    }
+    ssize_t n = abx_fd_send(e->o.init_fd, message, len, &fd, 1);
+    if (n < 0)
+        return abx_err_sys(err, (int)n, "init does not take the provisioning");
+    return 0;
+}
+
+static struct abx_str body_token(struct abx_str body, struct abx_arena *a)
+{
+    struct {
+        struct abx_str token;
+    } only = {0};
+    static const struct abx_json_field fields[] = {{"accessToken", ABX_JSON_STR, 0}, {0}};
+    if (abx_json_decode_text(body, true, fields, &only, a, NULL) < 0)
+        return ABX_STR("");
+    return only.token;
+}
+
+static void apply(struct abx_http_req *req, struct abx_str body)
+{
+    struct abx__envd *e = abx__envd_of(req);
+    struct abx_error err = {0};
+    struct abx__state next;
+    bool stale = false;
+    if (abx__state_next(&e->state, body, &next, &stale, &err) < 0) {
+        answer(req, err.code == ABX_INVALID_ARGUMENT ? 400 : 503, err.msg);
+        return;
+    }
+    const char *refusal = abx__state_refusal(&e->state, body_token(body, req->arena),
+                                             abx_http_header(req->head, ABX_HEADER_ACCESS_TOKEN));
+    if (refusal || (!stale && report(e, &next, &err) < 0)) {
+        if (!refusal)
+            abx_log(ABX_LOG_ERROR, "provisioning failed error=\"%s\"", err.msg);
+        answer(req, refusal ? 401 : 503, refusal ? refusal : err.msg);
+        if (!stale)
+            abx__state_done(&next);
+        return;
+    }
+    if (!stale) {
+        abx__state_done(&e->state);
+        e->state = next;
+    }
+    answer(req, 204, "");
+}
+
+static void on_body(struct abx_http_req *req, const char *data, size_t len)
+{
+    struct init_call *c = req->data;
+    abx_buf_put(&c->body, data, len);
+}
+
+static void on_body_end(struct abx_http_req *req)
+{
+    struct init_call *c = req->data;
+    if (abx_buf_failed(&c->body))
+        answer(req, 400, "the body is too large");
+    else
+        apply(req, abx_buf_str(&c->body));
+}
+
+static void on_close(struct abx_http_req *req, bool aborted)
+{
+    (void)aborted;
+    struct init_call *c = req->data;
+    abx_buf_done(&c->body);
+}
+
+void abx__init_post(struct abx_http_req *req)
+{
+    struct init_call *c = abx_arena_alloc(req->arena, sizeof(*c));
+    if (req->listener_tag != ABX_ENVD_ENGINE || c == NULL) {
+        abx__answer_error(req, 404, "404 page not found");
+        return;
+    }
+    abx_buf_init(&c->body, 1 << 20);
+    req->data = c;
+    req->on_body = on_body;
+    req->on_body_end = on_body_end;
+    req->on_close = on_close;
+}
