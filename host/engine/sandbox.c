@@ -175,7 +175,8 @@ static void fail_create(struct abx__sandbox *sb, const struct abx_error *err)
 {
     sb->failure = *err;
     abx_err_wrap(&sb->failure, "create");
-    abx_log(ABX_LOG_ERROR, "create failed id=%s error=\"%s\"", sb->id, err->msg);
+    abx_log(err->code == ABX_CANCELED ? ABX_LOG_INFO : ABX_LOG_ERROR,
+            "create failed id=%s error=\"%s\"", sb->id, err->msg);
     begin_destroy(sb);
 }
 

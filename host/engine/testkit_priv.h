@@ -188,7 +188,7 @@ static void kit_do(const struct kit_request *r)
 {
     struct abx_error err = {0};
     struct abx_sandbox_info info = {.shim_pid = 1000, .init_pid = 1001, .shim_start_time = 5};
-    snprintf(info.id, sizeof(info.id), "%s", r->id);
+    snprintf(info.id, sizeof(info.id), "%.21s", r->id);
     switch (r->op) {
     case KIT_CREATE:
         if (kit.fail_creates > 0) {
