@@ -262,6 +262,7 @@ static int prepare(struct program *p, struct abx_error *err)
     abx__network_identity(&uid, &gid);
     if (abx__statedir_open(&p->dir, p->o->state_dir, uid, gid, err) < 0)
         return -1;
+    p->dir.client_config = p->o->client_config;
     struct abx_runtime_options ro = {.state_dir = p->o->state_dir,
                                      .guest_path = p->o->guest_path,
                                      .guest_libs = p->o->guest_libs,

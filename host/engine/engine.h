@@ -18,7 +18,9 @@ struct abx_engine_options {
     const char *guest_path;  /* abx-guest */
     const char *guest_libs;  /* libraries of a sanitized guest, or NULL */
     const char *shim_path;   /* abx-shim */
-    int ready_fd;            /* gets "URL\n" once serving, then is closed; -1: none */
+    const char
+        *client_config; /* a second copy of client.yaml for clients without ABX_STATE; NULL */
+    int ready_fd;       /* gets "URL\n" once serving, then is closed; -1: none */
 };
 
 /** Runs the engine until SIGTERM or SIGINT: 0. Before it has other threads or a loop. Writes

@@ -16,6 +16,7 @@ struct abx__statedir {
     const char *path;
     int fd, lock_fd, info_fd, db_fd, sandboxes_fd;
     char key[ABX__KEY_LEN + 1];
+    const char *client_config; /* where client.yaml is copied to, or NULL */
 };
 /** Makes what is missing, checks owners, takes the lock. ALREADY_EXISTS: another engine. */
 int abx__statedir_open(struct abx__statedir *d, const char *path, uid_t uid, gid_t gid,

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -77,7 +78,7 @@ static int take_lock(struct abx__statedir *d, struct abx_error *err)
 int abx__statedir_open(struct abx__statedir *d, const char *path, uid_t uid, gid_t gid,
                        struct abx_error *err)
 {
-    *d = (struct abx__statedir){path, -1, -1, -1, -1, -1, {0}};
+    *d = (struct abx__statedir){path, -1, -1, -1, -1, -1, {0}, NULL};
     if (path == NULL || path[0] != '/')
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "--state: an absolute path is needed");
     int r = abx_fd_mkdir_p(path, 0755);
@@ -152,6 +153,21 @@ static int write_info(struct abx__statedir *d, pid_t pid, const char *url)
     return 0;
 }
 
+/* For libabx and abx where ABX_STATE is not set: the same lines in the user's own configuration. */
+static int copy_config(const char *path, struct abx_str text)
+{
+    char dir[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    if (slash == NULL ||
+        abx_str_to_c(abx_str_n(path, (size_t)(slash - path)), dir, sizeof(dir)) < 0)
+        return -EINVAL;
+    int r = abx_fd_mkdir_p(dir, 0700);
+    ABX_AUTO_FD at = r < 0 ? -1 : open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (at < 0)
+        return r < 0 ? r : -errno;
+    return abx_fd_replace_file(at, slash + 1, text, 0600);
+}
+
 int abx__statedir_publish(struct abx__statedir *d, const char *url, const char *domain,
                           struct abx_error *err)
 {
@@ -163,6 +179,8 @@ int abx__statedir_publish(struct abx__statedir *d, const char *url, const char *
                                : abx_fd_replace_file(d->fd, "client.yaml", abx_buf_str(&b), 0600);
     if (r < 0)
         return abx_err_sys(err, r, "write %s/client.yaml", d->path);
+    if (d->client_config && (r = copy_config(d->client_config, abx_buf_str(&b))) < 0)
+        return abx_err_sys(err, r, "write %s", d->client_config);
     /* Kept open: the confined network side can not open it again, but says when it ends. */
     d->info_fd = openat(d->fd, "abxd.json", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (d->info_fd < 0)
