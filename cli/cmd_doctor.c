@@ -1,0 +1,276 @@
+/* cli/cmd_doctor.c: abx engine doctor: what this machine has and lacks for sandboxes.
+ *
+ * Reads and probes only; changes nothing. Exit 1 when something that is needed is missing. */
+#include "cli/cli.h"
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/base/parse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum verdict { OK, NOTE, MISSING };
+struct finding {
+    enum verdict verdict;
+    char text[400];
+};
+typedef void check_fn(const struct cli *cli, struct finding *f);
+
+static void say(struct finding *f, enum verdict v, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+static void say(struct finding *f, enum verdict v, const char *fmt, ...)
+{
+    va_list ap;
+    f->verdict = v;
+    va_start(ap, fmt);
+    vsnprintf(f->text, sizeof(f->text), fmt, ap);
+    va_end(ap);
+}
+
+static bool read_number(const char *path, int64_t *ret)
+{
+    ABX_AUTO_FREE char *text = NULL;
+    size_t len;
+    if (abx_fd_read_file(AT_FDCWD, path, 4096, &text, &len) < 0)
+        return false;
+    while (len > 0 && text[len - 1] == '\n')
+        len--;
+    return abx_parse_i64(abx_str_n(text, len), ret) == 0;
+}
+
+static void check_kernel(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    struct utsname u;
+    uint32_t major = 0, minor = 0;
+    uname(&u);
+    struct abx_str rest = abx_str(u.release), part;
+    if (abx_str_split(&rest, '.', &part))
+        (void)abx_parse_u32(part, &major);
+    size_t digits = rest.ptr ? strspn(rest.ptr, "0123456789") : 0;
+    (void)abx_parse_u32(abx_str_n(rest.ptr, digits), &minor);
+    uint32_t version = major * 1000 + minor;
+    if (version < 5011)
+        say(f, MISSING, "Linux %s; 5.11 or later is needed", u.release);
+    else if (version < 5017)
+        say(f, NOTE, "Linux %s; before 5.17, check that CVE-2022-0492 is fixed", u.release);
+    else
+        say(f, OK, "Linux %s", u.release);
+}
+
+static void check_userns(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    int64_t max = 1, clone = 1;
+    (void)read_number("/proc/sys/user/max_user_namespaces", &max);
+    (void)read_number("/proc/sys/kernel/unprivileged_userns_clone", &clone);
+    if (max == 0)
+        say(f, MISSING, "user namespaces are off: sysctl user.max_user_namespaces=65536");
+    else if (geteuid() != 0 && clone == 0)
+        say(f, MISSING, "they are for root only: sysctl kernel.unprivileged_userns_clone=1");
+    else
+        say(f, OK, "up to %lld", (long long)max);
+}
+
+static bool has_range(const char *path, const char *name, uid_t uid)
+{
+    ABX_AUTO_FREE char *text = NULL;
+    if (abx_fd_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) < 0)
+        return false;
+    char id[16];
+    snprintf(id, sizeof(id), "%u", (unsigned)uid);
+    struct abx_str rest = abx_str(text), line, who, start, count;
+    while (abx_str_split(&rest, '\n', &line)) {
+        uint32_t n;
+        if (abx_str_split(&line, ':', &who) && abx_str_split(&line, ':', &start) &&
+            abx_str_split(&line, ':', &count) && abx_parse_u32(count, &n) == 0 && n >= 65536 &&
+            (abx_str_is(who, name) || abx_str_is(who, id)))
+            return true;
+    }
+    return false;
+}
+
+static void check_ids(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    if (geteuid() == 0) {
+        say(f, OK, "root: each sandbox has a private range of ids");
+        return;
+    }
+    const char *name = getenv("USER") ? getenv("USER") : "USER";
+    bool has =
+        has_range("/etc/subuid", name, geteuid()) && has_range("/etc/subgid", name, getegid());
+    if (has && access("/usr/bin/newuidmap", X_OK) == 0)
+        say(f, OK, "a subordinate range of 65,536 ids");
+    else if (has)
+        say(f, NOTE, "a range, but no newuidmap (package uidmap): level shared-uid");
+    else
+        say(f, NOTE,
+            "no subordinate range: level shared-uid, no root in a sandbox. To have one: "
+            "echo '%s:100000:65536' >> /etc/subuid; the same line in /etc/subgid",
+            name);
+}
+
+static void check_limits(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    struct statfs s;
+    bool v2 = statfs("/sys/fs/cgroup", &s) == 0 && s.f_type == CGROUP2_SUPER_MAGIC;
+    bool v1 =
+        access("/sys/fs/cgroup/memory", W_OK) == 0 && access("/sys/fs/cgroup/pids", W_OK) == 0;
+    if (geteuid() != 0)
+        say(f, NOTE, "per-process only (memory and fork bombs are not contained without root)");
+    else if (v2 || v1)
+        say(f, OK, "cgroup %s", v2 ? "v2" : "v1");
+    else
+        say(f, NOTE, "no writable cgroup hierarchy: per-process only");
+}
+
+static void check_overlay(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    ABX_AUTO_FREE char *text = NULL;
+    bool known = abx_fd_read_file(AT_FDCWD, "/proc/filesystems", 65536, &text, NULL) == 0 &&
+                 strstr(text, "\toverlay\n") != NULL;
+    if (known)
+        say(f, OK, "overlayfs");
+    else
+        say(f, MISSING, "the kernel has no overlayfs loaded: modprobe overlay");
+}
+
+static void check_landlock(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+#ifdef SYS_landlock_create_ruleset
+    long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, 1);
+    if (abi > 0)
+        say(f, OK, "ABI %ld", abi);
+    else
+#endif
+        say(f, NOTE, "none: the engine's network side is not confined to its folder");
+}
+
+static void check_pids(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    int64_t max = 0;
+    if (!read_number("/proc/sys/kernel/pid_max", &max))
+        say(f, NOTE, "kernel.pid_max can not be read");
+    else if (max < 65536)
+        say(f, NOTE, "kernel.pid_max is %lld: about %lld sandboxes", (long long)max,
+            (long long)(max / 8));
+    else
+        say(f, OK, "kernel.pid_max is %lld", (long long)max);
+}
+
+static void check_descriptors(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    struct rlimit r;
+    getrlimit(RLIMIT_NOFILE, &r);
+    if (r.rlim_max < 4096)
+        say(f, NOTE, "hard limit %llu: few sandboxes and connections",
+            (unsigned long long)r.rlim_max);
+    else
+        say(f, OK, "hard limit %llu", (unsigned long long)r.rlim_max);
+}
+
+static void check_inotify(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    int64_t max = 0;
+    (void)read_number("/proc/sys/fs/inotify/max_user_instances", &max);
+    if (geteuid() == 0)
+        say(f, OK, "%lld instances for each sandbox", (long long)max);
+    else
+        say(f, NOTE, "%lld instances for all sandboxes together (each its own as root)",
+            (long long)max);
+}
+
+static void check_disk(const struct cli *cli, struct finding *f)
+{
+    ABX_AUTO_FREE char *state = cli_state_dir(cli);
+    char path[PATH_MAX];
+    struct statvfs s;
+    snprintf(path, sizeof(path), "%s", state ? state : "/");
+    while (statvfs(path, &s) < 0 && errno == ENOENT && strrchr(path, '/') != path)
+        *strrchr(path, '/') = '\0';
+    uint64_t mb = (uint64_t)s.f_bavail * s.f_frsize >> 20;
+    if (mb < 100)
+        say(f, MISSING, "%llu MB free for %s; 100 MB is the least", (unsigned long long)mb, state);
+    else
+        say(f, OK, "%llu MB free for %s", (unsigned long long)mb, state);
+}
+
+static void check_names(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    ABX_AUTO_FREE char *text = NULL;
+    if (abx_fd_read_file(AT_FDCWD, "/etc/nsswitch.conf", 65536, &text, NULL) == 0 &&
+        strstr(text, "myhostname") != NULL)
+        say(f, OK, "*.localhost resolves in every program");
+    else
+        say(f, NOTE,
+            "*.localhost does not resolve in Node and Python here (libnss-myhostname does "
+            "it); abx url --form path needs no name");
+}
+
+static const struct {
+    const char *name;
+    check_fn *fn;
+} checks[] = {
+    {"kernel", check_kernel},   {"user namespaces", check_userns},
+    {"ids", check_ids},         {"limits", check_limits},
+    {"overlay", check_overlay}, {"landlock", check_landlock},
+    {"processes", check_pids},  {"descriptors", check_descriptors},
+    {"inotify", check_inotify}, {"disk", check_disk},
+    {"names", check_names},
+};
+static const char *const verdicts[] = {"ok", "note", "missing"};
+
+static void put_json(struct abx_json_writer *w, const char *name, const struct finding *f)
+{
+    abx_json_begin_object(w);
+    abx_json_kv_c(w, "check", name);
+    abx_json_kv_c(w, "verdict", verdicts[f->verdict]);
+    abx_json_kv_c(w, "text", f->text);
+    abx_json_end_object(w);
+}
+
+static int run(struct cli *cli)
+{
+    int missing = 0;
+    ABX_AUTO_BUF b;
+    struct abx_json_writer w;
+    abx_buf_init(&b, 1 << 20);
+    abx_json_writer_init(&w, &b);
+    abx_json_begin_array(&w);
+    for (size_t i = 0; i < ABX_COUNTOF(checks); i++) {
+        struct finding f = {0};
+        checks[i].fn(cli, &f);
+        missing += f.verdict == MISSING;
+        put_json(&w, checks[i].name, &f);
+        if (!cli->v.json)
+            printf("%-8s %-16s %s\n", verdicts[f.verdict], checks[i].name, f.text);
+    }
+    abx_json_end_array(&w);
+    if (cli->v.json)
+        puts(b.ptr);
+    return missing ? 1 : 0;
+}
+
+const struct cli_command cmd_doctor = {
+    .name = "engine doctor",
+    .args = "",
+    .help = "List what this machine has and lacks for sandboxes; changes nothing",
+    .run = run};
