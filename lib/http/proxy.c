@@ -270,7 +270,8 @@ void abx_http_proxy(struct abx_http_req *req, const struct abx_http_proxy_option
 void abx__exchange_on_later(struct abx_defer *d)
 {
     struct abx__exchange *x = d->owner;
-    hand_back(x, &x->start_error);
+    struct abx_error err = x->start_error; /* goes with @x */
+    hand_back(x, &err);
 }
 
 void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target)

@@ -1,6 +1,7 @@
 /* lib/http/proxy_test.c: peer - proxy - upstream, all on one loop. */
 #include "lib/http/proxy.h"
 #include "lib/http/testkit_priv.h"
+#include "tests/unit/alloc.h"
 
 #include "lib/base/banned.h"
 
@@ -28,16 +29,18 @@ static void do_connect(void *arg, struct abx_str target, struct abx_http_call *c
     if (w.refuse) {
         w.refuse--;
         abx_http_connected(call, -ECONNREFUSED);
-    } else if (w.is_raw) {
-        int fds[2];
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
-                         0);
+        return;
+    }
+    int fds[2];
+    struct abx_error err;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    if (w.is_raw) {
         assert_true(w.connects <= RAW_MAX);
         w.raw[w.connects - 1] = fds[1];
-        abx_http_connected(call, fds[0]);
     } else {
-        abx_http_connected(call, kit_connect(&w.k));
+        abx_http_server_adopt(w.k.server, fds[1], 7, &err); /* a failure shows as its end */
     }
+    abx_http_connected(call, fds[0]);
 }
 
 static void on_unreachable(struct abx_http_req *req, void *arg, const struct abx_error *err)
@@ -548,5 +551,39 @@ TEST(proxy_may_end_before_its_exchanges)
     w.pool = NULL;
     kit_expect(&w.k, fd, "", "502 Bad Gateway");
     close(fd);
+    close_world();
+}
+
+TEST(proxy_survives_any_failed_allocation)
+{
+    unsigned ok = 0, failed = 0;
+    open_world(false);
+    for (unsigned n = 1; abx_alloc_fail(n); n++) {
+        int fds[2];
+        struct abx_error err;
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds),
+                         0);
+        abx_http_server_adopt(w.front, fds[0], 1, &err);
+        static const char request[] =
+            "POST /upload HTTP/1.1\r\n" HOST "Connection: close\r\nContent-Length: 3\r\n\r\nabc";
+        send(fds[1], request, sizeof(request) - 1, MSG_NOSIGNAL);
+        char got[1024];
+        ssize_t r = -1;
+        for (int turn = 0; r < 0 && turn < 100; turn++) {
+            uv_run(&w.k.loop.uv, UV_RUN_NOWAIT);
+            r = read(fds[1], got, sizeof(got));
+        }
+        assert_true(r >= 0 || errno == ECONNRESET);
+        bool is_ok = r > 0 && strncmp(got, "HTTP/1.1 200", 12) == 0;
+        ok += is_ok;
+        failed += !is_ok;
+        close(fds[1]);
+        abx_http_pool_forget(w.pool, ABX_STR("up"));
+        RUN_UNTIL(&w.k.loop,
+                  abx_http_server_conns(w.front) + abx_http_server_conns(w.k.server) == 0);
+        abx_buf_clear(&w.k.got);
+    }
+    assert_true(ok >= 1 && failed >= 5);
+    w.requests = w.done; /* some were refused before there was an exchange */
     close_world();
 }

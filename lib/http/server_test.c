@@ -1,5 +1,6 @@
 /* lib/http/server_test.c: the server against a raw peer. */
 #include "lib/http/testkit_priv.h"
+#include "tests/unit/alloc.h"
 
 #include <sys/resource.h>
 
@@ -486,4 +487,37 @@ TEST(server_holds_two_thousand_connections)
     RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 0);
     kit_close(&k);
     setrlimit(RLIMIT_NOFILE, &old);
+}
+
+/* One exchange, whatever becomes of it: an answer, or the end of the connection. */
+static bool exchange_once(void)
+{
+    static const char request[] = "POST /stream HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\nabc";
+    int fds[2];
+    struct abx_error err;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds), 0);
+    abx_http_server_adopt(k.server, fds[0], 7, &err);
+    send(fds[1], request, sizeof(request) - 1, MSG_NOSIGNAL);
+    char got[1024];
+    ssize_t n = -1;
+    for (int turn = 0; n < 0 && turn < 100; turn++) {
+        uv_run(&k.loop.uv, UV_RUN_NOWAIT);
+        n = read(fds[1], got, sizeof(got));
+    }
+    close(fds[1]);
+    assert_true(n >= 0 || errno == ECONNRESET);
+    return n > 0 && strncmp(got, "HTTP/1.1 200", 12) == 0;
+}
+
+TEST(server_survives_any_failed_allocation)
+{
+    unsigned ok = 0, failed = 0;
+    kit_open(&k, defaults);
+    for (unsigned n = 1; abx_alloc_fail(n); n++) {
+        bool is_ok = exchange_once();
+        ok += is_ok;
+        failed += !is_ok;
+    }
+    assert_true(ok >= 1 && failed >= 3);
+    kit_close(&k);
 }
