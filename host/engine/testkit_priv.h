@@ -68,12 +68,12 @@ struct kit_init {
     struct abx_buf body;
 };
 
-static void kit_on_init_body(struct abx_http_req *req, const char *data, size_t len)
+static inline void kit_on_init_body(struct abx_http_req *req, const char *data, size_t len)
 {
     abx_buf_put(req->data, data, len);
 }
 
-static void kit_on_init_end(struct abx_http_req *req)
+static inline void kit_on_init_end(struct abx_http_req *req)
 {
     struct abx_buf *b = req->data;
     snprintf(kit.init_body, sizeof(kit.init_body), "%.*s", (int)b->len, b->ptr);
@@ -85,20 +85,20 @@ static void kit_on_init_end(struct abx_http_req *req)
     abx_http_answer(req, status, NULL, (struct abx_str){0});
 }
 
-static void kit_on_init_close(struct abx_http_req *req, bool aborted)
+static inline void kit_on_init_close(struct abx_http_req *req, bool aborted)
 {
     (void)aborted;
     abx_buf_done(req->data);
 }
 
-static void kit_on_hang_close(struct abx_http_req *req, bool aborted)
+static inline void kit_on_hang_close(struct abx_http_req *req, bool aborted)
 {
     (void)req;
     kit.hanging = NULL;
     kit.hang_aborts += aborted ? 1 : 0;
 }
 
-static void kit_tell_back(struct abx_http_req *req)
+static inline void kit_tell_back(struct abx_http_req *req)
 {
     ABX_AUTO_BUF b = {.max = 65536};
     abx_buf_putf(&b, "%.*s %.*s\n", ABX_STR_FMT(req->head->method), ABX_STR_FMT(req->head->target));
@@ -108,7 +108,7 @@ static void kit_tell_back(struct abx_http_req *req)
     abx_http_answer(req, 200, NULL, abx_buf_str(&b));
 }
 
-static void kit_gateway(struct abx_http_req *req)
+static inline void kit_gateway(struct abx_http_req *req)
 {
     if (abx_str_is(req->path, "/init")) {
         struct abx_buf *b = abx_arena_alloc(req->arena, sizeof(*b));
@@ -129,7 +129,7 @@ static void kit_gateway(struct abx_http_req *req)
     }
 }
 
-static struct kit_guest *kit_guest(const char *id)
+static inline struct kit_guest *kit_guest(const char *id)
 {
     for (size_t i = 0; i < KIT_GUESTS; i++) {
         if (strcmp(kit.guests[i].id, id) == 0)
@@ -138,7 +138,7 @@ static struct kit_guest *kit_guest(const char *id)
     return NULL;
 }
 
-static void kit_open_gateway(const char *id)
+static inline void kit_open_gateway(const char *id)
 {
     struct kit_guest *g = kit_guest("");
     struct abx_http_server_options so = {.on_request = kit_gateway};
@@ -159,14 +159,14 @@ static void kit_open_gateway(const char *id)
     assert_int_equal(abx_http_server_listen(g->server, fd, 0, &err), 0);
 }
 
-static void kit_close_gateway(struct kit_guest *g)
+static inline void kit_close_gateway(struct kit_guest *g)
 {
     if (g->server != NULL)
         abx_http_server_close(g->server, true, NULL, NULL);
     *g = (struct kit_guest){0};
 }
 
-static bool kit_lives(const char *id)
+static inline bool kit_lives(const char *id)
 {
     char path[160];
     struct stat st;
@@ -174,7 +174,7 @@ static bool kit_lives(const char *id)
     return stat(path, &st) == 0;
 }
 
-static void kit_remove(const char *id)
+static inline void kit_remove(const char *id)
 {
     char path[160];
     struct kit_guest *g = kit_guest(id);
@@ -184,7 +184,7 @@ static void kit_remove(const char *id)
     assert_int_equal(abx_fd_remove_tree(AT_FDCWD, path), 0);
 }
 
-static void kit_do(const struct kit_request *r)
+static inline void kit_do(const struct kit_request *r)
 {
     struct abx_error err = {0};
     struct abx_sandbox_info info = {.shim_pid = 1000, .init_pid = 1001, .shim_start_time = 5};
@@ -225,7 +225,7 @@ static void kit_do(const struct kit_request *r)
     }
 }
 
-static void kit_push(struct kit_request r)
+static inline void kit_push(struct kit_request r)
 {
     kit.counts[r.op]++;
     assert_true(kit.pending_count < KIT_PENDING);
@@ -292,7 +292,7 @@ int abx_runtime_attach(struct abx_loop *l, int take_sock, const struct abx_runti
 
 /* Turns. */
 
-static void kit_turn(void)
+static inline void kit_turn(void)
 {
     uv_run(&kit.e.loop.uv, UV_RUN_NOWAIT);
     while (!kit.hold && kit.pending_count > 0) {
@@ -312,13 +312,13 @@ static void kit_turn(void)
         }                                                                                          \
     } while (0)
 
-static void kit_on_started(struct abx__engine *e)
+static inline void kit_on_started(struct abx__engine *e)
 {
     (void)e;
     kit.is_started = true;
 }
 
-static int kit_listen(void)
+static inline int kit_listen(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(a);
@@ -331,7 +331,7 @@ static int kit_listen(void)
 }
 
 /* Starts an engine on kit.dir. */
-static void kit_start(void)
+static inline void kit_start(void)
 {
     struct abx_error err = {0};
     char path[128];
@@ -362,7 +362,7 @@ static void kit_start(void)
     assert_int_equal(abx_http_server_listen(kit.e.server, fd, 0, &err), 0);
 }
 
-static void kit_setup(void)
+static inline void kit_setup(void)
 {
     memset(&kit, 0, sizeof(kit));
     snprintf(kit.dir, sizeof(kit.dir), "/tmp/abx-engine-XXXXXX");
@@ -373,7 +373,7 @@ static void kit_setup(void)
 }
 
 /* Ends the engine; what it made stays. */
-static void kit_stop(void)
+static inline void kit_stop(void)
 {
     abx__engine_close(&kit.e, true);
     for (size_t i = 0; i < KIT_GUESTS; i++)
@@ -387,7 +387,7 @@ static void kit_stop(void)
     kit.pending_count = 0;
 }
 
-static void kit_teardown(void)
+static inline void kit_teardown(void)
 {
     kit_stop();
     abx_http_parser_done(&kit.parser);
@@ -397,7 +397,7 @@ static void kit_teardown(void)
 
 /* The client. */
 
-static int kit_connect(void)
+static inline int kit_connect(void)
 {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((uint16_t)kit.listener_port),
@@ -408,7 +408,7 @@ static int kit_connect(void)
     return fd;
 }
 
-static void kit_send(int fd, const char *data, size_t len)
+static inline void kit_send(int fd, const char *data, size_t len)
 {
     int64_t end = abx_time_mono_ms() + KIT_HANG_MS;
     while (len > 0) {
@@ -423,7 +423,7 @@ static void kit_send(int fd, const char *data, size_t len)
     }
 }
 
-static void kit_note_head(void)
+static inline void kit_note_head(void)
 {
     size_t at = 0;
     kit.head[0] = '\0';
@@ -434,7 +434,7 @@ static void kit_note_head(void)
 }
 
 /* Feeds what came; true when the answer is complete. */
-static bool kit_feed(struct abx_str in)
+static inline bool kit_feed(struct abx_str in)
 {
     struct abx_error err = {0};
     struct abx_str part;
@@ -457,7 +457,7 @@ static bool kit_feed(struct abx_str in)
 }
 
 /* Reads one answer: its status, 0 when the connection ended without (see was_reset). */
-static int kit_read(int fd)
+static inline int kit_read(int fd)
 {
     char chunk[65536];
     int64_t end = abx_time_mono_ms() + KIT_HANG_MS;
@@ -480,7 +480,7 @@ static int kit_read(int fd)
 }
 
 /* One request of raw bytes on a connection of its own. */
-static int kit_raw(const char *text)
+static inline int kit_raw(const char *text)
 {
     int fd = kit_connect();
     kit_send(fd, text, strlen(text));
@@ -492,7 +492,8 @@ static int kit_raw(const char *text)
 }
 
 /* @headers: "A: b\r\n" lines, Host among them unless NULL (then localhost and the key). */
-static int kit_ask(const char *method, const char *target, const char *headers, const char *body)
+static inline int kit_ask(const char *method, const char *target, const char *headers,
+                          const char *body)
 {
     ABX_AUTO_BUF b = {.max = 4 * 1024 * 1024};
     abx_buf_putf(&b, "%s %s HTTP/1.1\r\n", method, target);
@@ -508,18 +509,18 @@ static int kit_ask(const char *method, const char *target, const char *headers, 
     return kit_raw(b.ptr);
 }
 
-static bool kit_said(const char *text)
+static inline bool kit_said(const char *text)
 {
     return kit.body.len != 0 && strstr(kit.body.ptr, text) != NULL;
 }
 
-static bool kit_head_has(const char *line)
+static inline bool kit_head_has(const char *line)
 {
     return strstr(kit.head, line) != NULL;
 }
 
 /* The string value of a member of the last answer, wherever it stands. */
-static void kit_member(const char *name, char *out, size_t cap)
+static inline void kit_member(const char *name, char *out, size_t cap)
 {
     char key[64];
     snprintf(key, sizeof(key), "\"%s\":\"", name);
@@ -533,7 +534,7 @@ static void kit_member(const char *name, char *out, size_t cap)
 }
 
 /* Creates a sandbox: its id and token. */
-static void kit_create(const char *body, char id[32], char token[80])
+static inline void kit_create(const char *body, char id[32], char token[80])
 {
     int status = kit_ask("POST", "/v2/sandboxes", NULL, body);
     if (status != 201)
