@@ -2,8 +2,9 @@
  *
  * The log is a byte sequence addressed by 64-bit positions: [start, mem) lies in the file at
  * position % disk_max, [mem, end) in the ring at position % ring_cap. A record is a 4-byte header
- * (kind << 24 | length) and its bytes. Marks are record boundaries a quarter of the memory
- * apart: seeking starts at one, dropping ends at one. */
+ * (kind << 24 | length) and its bytes; start, mem and end are boundaries of records. Marks are
+ * further boundaries in the file, a thirtieth of it apart: seeking starts at one, dropping from
+ * the file ends at one. */
 #include "guest/caps/journal.h"
 
 #include "lib/base/assert.h"
@@ -13,6 +14,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,7 +24,9 @@ enum {
     HEADER = 4,
     RECORD_MAX = ABX_DATA_CHUNK_BYTES,
     RING_MIN = 1024,
-    SETTLE_MAX = 16 * 1024 /* memory that an ended process may keep */
+    RING_MAPPED = 64 * 1024, /* from here on the ring goes back to the system when it goes */
+    MARKS = 30,
+    UNHEARD_MAX = 16 * 1024 /* memory of a journal that nobody reads */
 };
 
 struct abx_journal_mark {
@@ -43,14 +47,31 @@ void abx_journal_init(struct abx_journal *j, const char *spill_dir,
     ABX_ASSERT((j->memory_max & (j->memory_max - 1)) == 0 && j->memory_max >= RING_MIN);
 }
 
+static char *ring_alloc(size_t cap)
+{
+    if (cap < RING_MAPPED)
+        return malloc(cap);
+    void *ring = mmap(NULL, cap, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return ring == MAP_FAILED ? NULL : ring;
+}
+
+static void ring_free(struct abx_journal *j)
+{
+    if (j->ring_cap < RING_MAPPED)
+        free(j->ring);
+    else
+        munmap(j->ring, j->ring_cap);
+    j->ring = NULL;
+    j->ring_cap = 0;
+}
+
 void abx_journal_done(struct abx_journal *j)
 {
-    free(j->ring);
+    ring_free(j);
     free(j->marks);
     abx_fd_close(&j->fd);
-    j->ring = NULL;
     j->marks = NULL;
-    j->ring_cap = j->mark_count = j->mark_cap = 0;
+    j->mark_count = j->mark_cap = 0;
 }
 
 uint64_t abx_journal_held(const struct abx_journal *j)
@@ -79,7 +100,7 @@ static void ring_get(const struct abx_journal *j, uint64_t at, char *out, size_t
 /* False without memory: the old ring stays. */
 static bool ring_resize(struct abx_journal *j, size_t cap)
 {
-    char *fresh = malloc(cap);
+    char *fresh = ring_alloc(cap);
     if (fresh == NULL)
         return false;
     size_t from = (size_t)(j->mem & (cap - 1)), used = (size_t)(j->end - j->mem);
@@ -88,7 +109,7 @@ static bool ring_resize(struct abx_journal *j, size_t cap)
         ring_get(j, j->mem, fresh + from, first);
         ring_get(j, j->mem + first, fresh, used - first);
     }
-    free(j->ring);
+    ring_free(j);
     j->ring = fresh;
     j->ring_cap = cap;
     return true;
@@ -134,77 +155,99 @@ static bool file_open(struct abx_journal *j)
     return true;
 }
 
-/* --- marks and dropping --- */
+/* --- dropping and spilling --- */
+
+/* Forgets what is in the file. */
+static void drop_file(struct abx_journal *j)
+{
+    j->start = j->mem;
+    j->start_offset = j->mem_offset;
+    j->mark_count = 0;
+}
 
 static void drop_all(struct abx_journal *j)
 {
-    j->start = j->mem = j->end;
-    j->start_offset = j->end_offset;
-    j->mark_count = 0;
+    j->mem = j->end;
+    j->mem_offset = j->end_offset;
+    drop_file(j);
     abx_fd_close(&j->fd);
 }
 
-/* Forgets what lies before the first mark at or after @position. */
+/* Forgets what lies in the file before the first mark at or after @position. */
 static void drop_to(struct abx_journal *j, uint64_t position)
 {
     size_t i = 0;
     while (i < j->mark_count && j->marks[i].position < position)
         i++;
     if (i == j->mark_count) {
-        drop_all(j);
+        drop_file(j);
         return;
     }
     j->start = j->marks[i].position;
     j->start_offset = j->marks[i].offset;
-    if (j->mem < j->start) {
-        j->mem = j->start;
-        abx_fd_close(&j->fd); /* nothing kept is in it */
-    }
     j->mark_count -= i;
     memmove(j->marks, j->marks + i, j->mark_count * sizeof(*j->marks));
 }
 
-/* A mark at the end of the log if the last one is far enough. Without memory for it the old
- * output goes, so that the first mark stays at `start`. */
-static void mark_end(struct abx_journal *j)
+static bool add_mark(struct abx_journal *j)
 {
-    if (j->mark_count > 0 && j->end - j->marks[j->mark_count - 1].position < j->memory_max / 4)
-        return;
+    if (j->mark_count > 0 && j->mem - j->marks[j->mark_count - 1].position < j->disk_max / MARKS)
+        return true;
     if (j->mark_count == j->mark_cap) {
         size_t cap = j->mark_cap ? 2 * j->mark_cap : 2;
         struct abx_journal_mark *fresh = realloc(j->marks, cap * sizeof(*fresh));
-        if (fresh == NULL && j->mark_cap == 0)
-            return; /* append() sees that there is no mark */
-        if (fresh == NULL) {
-            drop_all(j);
-            cap = j->mark_cap;
-            fresh = j->marks;
-        }
+        if (fresh == NULL)
+            return j->mark_count > 0; /* a coarser index will do; none will not */
         j->marks = fresh;
         j->mark_cap = cap;
     }
-    j->marks[j->mark_count++] = (struct abx_journal_mark){j->end, j->end_offset};
+    j->marks[j->mark_count++] = (struct abx_journal_mark){j->mem, j->mem_offset};
+    return true;
 }
 
-/* Moves the oldest @len bytes of the ring to the file, or drops them. */
+/* Prepares the file for the log up to @to. */
+static bool file_ready(struct abx_journal *j, uint64_t to)
+{
+    if (to - j->mem > j->disk_max || !file_open(j))
+        return false;
+    if (to - j->start > j->disk_max)
+        drop_to(j, to - j->disk_max);
+    return add_mark(j);
+}
+
+static uint32_t header_at(const struct abx_journal *j, uint64_t position)
+{
+    uint32_t head;
+    size_t from = (size_t)(position & (j->ring_cap - 1));
+    char bytes[HEADER];
+    size_t first = min_size(HEADER, j->ring_cap - from);
+    memcpy(bytes, j->ring + from, first);
+    memcpy(bytes + first, j->ring, HEADER - first);
+    memcpy(&head, bytes, HEADER);
+    return head;
+}
+
+/* Moves at least @len bytes, in whole records, from the ring to the file, or drops them. */
 static void spill(struct abx_journal *j, size_t len)
 {
-    uint64_t to = j->mem + len;
-    if (to - j->start > j->disk_max)
-        drop_to(j, to > j->disk_max ? to - j->disk_max : 0);
-    if (!file_open(j)) {
-        drop_to(j, to);
-        return;
+    uint64_t to = j->mem, offset = j->mem_offset;
+    while (to < j->end && to < j->mem + len) {
+        uint32_t size = header_at(j, to) & 0xffffff;
+        to += HEADER + size;
+        offset += size;
     }
-    while (j->mem < to) {
-        size_t from = (size_t)(j->mem & (j->ring_cap - 1));
-        size_t part = min_size(to - j->mem, j->ring_cap - from);
-        if (!file_io(j, j->mem, j->ring + from, part, true)) {
-            drop_to(j, to);
-            abx_fd_close(&j->fd);
-            return;
-        }
-        j->mem += part;
+    bool is_kept = file_ready(j, to);
+    for (uint64_t at = j->mem; is_kept && at < to;) {
+        size_t from = (size_t)(at & (j->ring_cap - 1));
+        size_t part = min_size(to - at, j->ring_cap - from);
+        is_kept = file_io(j, at, j->ring + from, part, true);
+        at += part;
+    }
+    j->mem = to;
+    j->mem_offset = offset;
+    if (!is_kept) {
+        drop_file(j);
+        abx_fd_close(&j->fd);
     }
 }
 
@@ -227,16 +270,38 @@ static bool make_room(struct abx_journal *j, size_t need)
     }
 }
 
-static void append_record(struct abx_journal *j, uint8_t kind, const char *data, size_t len)
+/* Straight to the file, past an empty ring. False: it can not be written. */
+static bool append_to_file(struct abx_journal *j, uint32_t head, char *data, size_t len)
 {
-    if (make_room(j, HEADER + len))
-        mark_end(j);
-    if (j->ring_cap - (j->end - j->mem) < HEADER + len || j->mark_count == 0) {
+    uint64_t to = j->end + HEADER + len;
+    if (!file_ready(j, to))
+        return false;
+    if (!file_io(j, j->end, (char *)&head, HEADER, true) ||
+        !file_io(j, j->end + HEADER, data, len, true)) {
+        drop_all(j);
+        return false;
+    }
+    j->mem = j->end = to;
+    j->end_offset += len;
+    j->mem_offset = j->end_offset;
+    return true;
+}
+
+static void append_record(struct abx_journal *j, uint8_t kind, char *data, size_t len)
+{
+    uint32_t head = (uint32_t)kind << 24 | (uint32_t)len;
+    bool is_much = j->fd >= 0 || j->end - j->mem + HEADER + len > UNHEARD_MAX;
+    if (j->is_unheard && is_much && file_open(j)) {
+        spill(j, (size_t)(j->end - j->mem));
+        ring_free(j);
+        if (append_to_file(j, head, data, len))
+            return;
+    }
+    if (!make_room(j, HEADER + len)) {
         j->end_offset += len; /* no memory at all: the bytes are a gap */
         drop_all(j);
         return;
     }
-    uint32_t head = (uint32_t)kind << 24 | (uint32_t)len;
     ring_put(j, j->end, (const char *)&head, HEADER);
     ring_put(j, j->end + HEADER, data, len);
     j->end += HEADER + len;
@@ -246,7 +311,7 @@ static void append_record(struct abx_journal *j, uint8_t kind, const char *data,
 void abx_journal_append(struct abx_journal *j, uint8_t kind, const void *data, size_t len)
 {
     size_t piece = min_size(RECORD_MAX, j->memory_max - HEADER);
-    const char *from = data;
+    char *from = (char *)(uintptr_t)data; /* file_io() does not write to it */
     while (len > 0) {
         size_t n = min_size(len, piece);
         append_record(j, kind, from, n);
@@ -255,16 +320,17 @@ void abx_journal_append(struct abx_journal *j, uint8_t kind, const void *data, s
     }
 }
 
-void abx_journal_settle(struct abx_journal *j)
+void abx_journal_set_heard(struct abx_journal *j, bool is_heard)
 {
+    j->is_unheard = !is_heard;
+    if (is_heard)
+        return;
     size_t used = (size_t)(j->end - j->mem);
-    if (used > SETTLE_MAX && file_open(j))
+    if (used > UNHEARD_MAX && file_open(j))
         spill(j, used);
     used = (size_t)(j->end - j->mem);
     if (used == 0) {
-        free(j->ring);
-        j->ring = NULL;
-        j->ring_cap = 0;
+        ring_free(j);
         return;
     }
     size_t cap = 64;
@@ -277,9 +343,7 @@ void abx_journal_settle(struct abx_journal *j)
 void abx_journal_forget(struct abx_journal *j)
 {
     drop_all(j);
-    free(j->ring);
-    j->ring = NULL;
-    j->ring_cap = 0;
+    ring_free(j);
 }
 
 /* --- reading --- */
@@ -330,14 +394,16 @@ void abx_journal_seek(struct abx_journal *j, uint64_t offset, struct abx_journal
         return; /* position 0 lies before `start`, or is it: peek() tells the gap */
     }
     size_t low = 0, high = j->mark_count; /* the last mark at or before offset */
-    while (high - low > 1) {
+    while (offset < j->mem_offset && high - low > 1) {
         size_t mid = low + (high - low) / 2;
         if (j->marks[mid].offset <= offset)
             low = mid;
         else
             high = mid;
     }
-    *cur = (struct abx_journal_cursor){j->marks[low].position, j->marks[low].offset, 0, 0};
+    *cur = (struct abx_journal_cursor){j->mem, j->mem_offset, 0, 0};
+    if (offset < j->mem_offset)
+        *cur = (struct abx_journal_cursor){j->marks[low].position, j->marks[low].offset, 0, 0};
     while (cur->offset < offset && enter_record(j, cur))
         abx_journal_advance(cur, min_size(cur->left, offset - cur->offset));
 }
@@ -369,6 +435,6 @@ enum abx_journal_peek abx_journal_peek(struct abx_journal *j, struct abx_journal
         ret->data = abx_str_n(scratch, len);
         return ABX_JOURNAL_DATA;
     }
-    drop_to(j, j->mem); /* the disk broke: what was on it is a gap */
+    drop_file(j); /* the disk broke: what was on it is a gap */
     return tell_gap(j, cur, ret);
 }

@@ -3,8 +3,9 @@
  * Records of {kind, bytes} in one log. The newest ABX_JOURNAL_MEMORY_BYTES are in memory (allocated
  * as output comes), older ones in an unlinked file of at most ABX_JOURNAL_DISK_BYTES; beyond that
  * the oldest are dropped and readers that wanted them are told how many bytes are missing. Without
- * room on disk older output is dropped the same way. Spilling is a write to the page cache on the
- * caller's thread. Offsets count output bytes, not records. Not thread-safe. */
+ * room on disk older output is dropped the same way. While nobody listens no more than 16 KiB stay
+ * in memory. Spilling is a write to the page cache on the caller's thread. Offsets count output
+ * bytes, not records. Not thread-safe. */
 #pragma once
 #include "lib/base/str.h"
 #include "lib/contract/contract.h"
@@ -17,11 +18,12 @@ struct abx_journal {
     uint64_t memory_max, disk_max;
     char *ring;
     size_t ring_cap;          /* a power of two, or 0 */
-    uint64_t start, mem, end; /* log positions: oldest kept, oldest in memory, next */
-    uint64_t start_offset, end_offset;
-    struct abx_journal_mark *marks; /* record boundaries, the first one at `start` */
+    uint64_t start, mem, end; /* record boundaries: oldest kept, oldest in memory, next */
+    uint64_t start_offset, mem_offset, end_offset;
+    struct abx_journal_mark *marks; /* boundaries in the file, the first one at `start` */
     size_t mark_count, mark_cap;
     int fd; /* the spill file, -1: none */
+    bool is_unheard;
 };
 
 /* Where a reader is. */
@@ -42,8 +44,9 @@ void abx_journal_done(struct abx_journal *j);
 /** Appends. Never fails: without memory or disk the oldest (in the end @data itself) becomes a gap.
  */
 void abx_journal_append(struct abx_journal *j, uint8_t kind, const void *data, size_t len);
-/** No more output is expected: gives back memory (a rest above 16 KiB goes to the file). */
-void abx_journal_settle(struct abx_journal *j);
+/** Whether somebody reads along. Nobody: gives back memory (what is above 16 KiB goes to the file,
+ *  now and while output comes). A new journal is heard. */
+void abx_journal_set_heard(struct abx_journal *j, bool is_heard);
 /** Drops everything kept; a gap for readers. */
 void abx_journal_forget(struct abx_journal *j);
 /** Bytes held in memory and on disk. */

@@ -91,7 +91,7 @@ TEST(journal_spills_to_disk_and_reads_back)
     assert_int_equal(j.ring_cap, ABX_JOURNAL_MEMORY_BYTES);
     for (uint64_t from = 0; from <= j.end_offset; from += 77777)
         assert_int_equal(check_from(&j, from), 0);
-    abx_journal_settle(&j);
+    abx_journal_set_heard(&j, false);
     assert_int_equal(j.ring_cap, 0);
     assert_int_equal(check_from(&j, 12345), 0);
     append_run(&j, 0, 10); /* late output */
@@ -117,6 +117,33 @@ TEST(journal_overflow_is_an_explicit_gap)
         assert_true(step > 1 ? j.start_offset < j.end_offset - 2000 : true);
         abx_journal_done(&j);
     }
+}
+
+TEST(journal_nobody_hears_holds_no_memory)
+{
+    struct abx_journal j;
+    abx_journal_init(&j, "/tmp", NULL);
+    append_run(&j, 0, 100);
+    abx_journal_set_heard(&j, false);
+    assert_true(j.ring_cap <= 128);
+    append_run(&j, 1, 5000);
+    assert_true(j.ring_cap <= 16384 && j.fd < 0); /* little output makes no file */
+    while (j.end_offset < 70u * 1024 * 1024) {
+        append_run(&j, 0, 8000);
+        assert_true(j.ring_cap <= 16384);
+    }
+    assert_int_equal(j.ring_cap, 0);
+    assert_true(j.mark_cap <= 128);
+    uint64_t lost = check_from(&j, 0);
+    assert_in_range(lost, 6u * 1024 * 1024, 9u * 1024 * 1024);
+    abx_journal_set_heard(&j, true);
+    append_run(&j, 1, 8000);
+    assert_true(j.ring_cap > 8000);
+    assert_int_equal(check_from(&j, j.start_offset + 12345), 0);
+    abx_journal_set_heard(&j, false);
+    append_run(&j, 1, 3);
+    assert_int_equal(check_from(&j, j.start_offset), 0);
+    abx_journal_done(&j);
 }
 
 TEST(journal_reader_overtaken_by_the_drop_sees_one_gap)
@@ -151,7 +178,7 @@ TEST(journal_without_disk_keeps_the_newest_in_memory)
         assert_int_equal(j.fd, -1);
         uint64_t lost = check_from(&j, 0);
         assert_true(lost >= 10000 - 1024 && lost < 10000);
-        abx_journal_settle(&j);
+        abx_journal_set_heard(&j, false);
         assert_int_equal(check_from(&j, 0), lost);
         abx_journal_done(&j);
     }

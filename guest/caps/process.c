@@ -266,6 +266,7 @@ static struct abx_process *process_new(struct abx_procs *t)
     abx_list_init(&p->subs);
     abx_list_init(&p->io->writes);
     abx_journal_init(&p->journal, t->spill_dir, NULL);
+    abx_journal_set_heard(&p->journal, false);
     p->io->process = p;
     p->io->handles = 1; /* ours, until the start is complete */
     return p;

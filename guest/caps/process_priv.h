@@ -63,6 +63,7 @@ struct abx_process {
     int failed_errno;
     uint32_t pid;
     unsigned refs;
+    unsigned delivering; /* subscribers that hold a piece of the journal right now */
     enum abx__process_state state;
     struct abx_process_end end;
     uint64_t end_offset; /* of the journal when `end` was decided */

@@ -27,6 +27,16 @@ static void sub_free(struct abx_process_sub *s)
     abx_process_unref(p);
 }
 
+/* Nobody listens any more: the journal gives back its memory. Not under a reader's hands. */
+static void hush(struct abx_process *p)
+{
+    if (p->delivering > 0 || !abx_list_empty(&p->subs))
+        return;
+    abx_journal_set_heard(&p->journal, false);
+    if (p->discards)
+        abx_journal_forget(&p->journal);
+}
+
 /* False: nothing more to give now. */
 static bool give_one(struct abx_process_sub *s, size_t *given)
 {
@@ -59,14 +69,17 @@ static void on_kick(struct abx_defer *d)
     struct abx_process *p = abx_process_ref(s->process);
     size_t given = 0;
     s->is_busy = true;
+    p->delivering++;
     while (!s->is_dead && !s->is_paused && !s->has_ended && given < TURN_BYTES)
         if (!give_one(s, &given))
             break;
     s->is_busy = false;
+    p->delivering--;
     if (s->is_dead)
         sub_free(s);
     else if (given >= TURN_BYTES && !s->is_paused)
         abx_defer_start(&s->kick, p->table->loop, on_kick, s);
+    hush(p);
     abx__process_update_reading(p);
     abx_process_unref(p);
 }
@@ -114,6 +127,7 @@ int abx_process_subscribe(struct abx_process *p, uint64_t from,
     abx_journal_seek(&p->journal, from, &s->cursor);
     s->limit = p->state == ABX__ENDED ? p->journal.end_offset : UINT64_MAX;
     abx_list_push(&p->subs, &s->node);
+    abx_journal_set_heard(&p->journal, true);
     abx__process_update_reading(p);
     kick(s);
     *ret = s;
@@ -130,8 +144,7 @@ void abx_process_unsubscribe(struct abx_process_sub *s)
     abx_defer_cancel(&s->kick);
     if (!s->is_busy)
         sub_free(s);
-    if (p->discards && abx_list_empty(&p->subs))
-        abx_journal_forget(&p->journal);
+    hush(p);
     abx__process_update_reading(p);
     abx_process_unref(p);
 }

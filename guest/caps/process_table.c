@@ -20,7 +20,7 @@ static void forget(struct abx_process *p)
     else
         t->live_count--;
     p->discards = true; /* a grandchild may still write: drained, not kept */
-    if (abx_list_empty(&p->subs))
+    if (abx_list_empty(&p->subs) && p->delivering == 0)
         abx_journal_forget(&p->journal);
     abx_process_unref(p);
 }
@@ -147,7 +147,6 @@ void abx__procs_on_ended(struct abx_procs *t, struct abx_process *p)
     t->live_count--;
     abx_list_push(&t->ended, &p->node);
     t->ended_count++;
-    abx_journal_settle(&p->journal);
     bound_journals(t);
     if (t->ended_count > ABX__ENDED_MAX)
         forget(abx_list_first(&t->ended, struct abx_process, node));
