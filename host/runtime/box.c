@@ -50,7 +50,7 @@ struct abx__box {
     struct abx_poll poll;
     struct abx_timer timer;
     struct abx_work work;
-    struct abx_proc *shim; /* until it has answered */
+    pid_t making_pid; /* the shim, until it has answered; else 0 */
     int control_fd;
     int32_t slot; /* -1: none */
     unsigned char nonce[ABX_NONCE_LEN];
@@ -92,11 +92,11 @@ static void close_control(struct abx__box *b)
 static void drop(struct abx__box *b)
 {
     close_control(b);
-    abx_proc_close(b->shim);
-    b->shim = NULL;
     if (b->slot >= 0)
         b->w->slots[b->slot / 8] &= (unsigned char)~(1u << b->slot % 8);
     abx_map_remove(&b->w->boxes, abx_str(b->id));
+    if (b->w->closing && b->w->boxes.count == 0)
+        abx__children_let_go();
     abx_timer_close(&b->timer, on_handle_closed);
 }
 
@@ -249,8 +249,8 @@ static void pursue_destroy(struct abx__box *b)
 static void fail_make(struct abx__box *b, int neg_errno, const char *what)
 {
     abx_err_sys(&b->failure, neg_errno, "sandbox %s: %s", b->id, what);
-    if (b->shim != NULL)
-        (void)abx_proc_signal(b->shim, SIGKILL); /* PID 1 follows by its death signal */
+    if (b->making_pid > 0)
+        abx__child_kill(b->making_pid); /* PID 1 follows by its death signal */
     step_remove(b);
 }
 
@@ -285,8 +285,7 @@ static void now_running(struct abx__box *b, const struct abx_shim_reply *m)
         fail_adopt(b, "its shim's pid belongs to another process now");
         return;
     }
-    abx_proc_close(b->shim);
-    b->shim = NULL;
+    b->making_pid = 0;
     abx_timer_stop(&b->timer);
     set_state(b, RUNNING);
     answer_make(b, NULL);
@@ -525,7 +524,7 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
         step_remove(b);
         return;
     }
-    b->shim = started.shim;
+    b->making_pid = started.shim_pid;
     if (watch_control(b, started.control_fd, MAKE_LIMIT_MS, &b->failure) < 0)
         fail_make(b, -ENOMEM, "watch its shim");
 }

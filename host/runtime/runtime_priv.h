@@ -132,12 +132,16 @@ void abx__box_destroy(struct abx__worker *w, const char *id, uint64_t tag);
 void abx__box_let_go(struct abx__box *b);
 
 struct abx__started {
-    struct abx_proc *shim;
+    pid_t shim_pid;
     int control_fd;
 };
+/** Kills a shim that abx__box_start() started, if it still runs; its PID 1 dies with it. */
+void abx__child_kill(pid_t pid);
+/** Stops watching for the ends of the shims: the loop is about to stop. */
+void abx__children_let_go(void);
 /** Prepares the folder, sockets and cgroups of a sandbox, starts its shim and hands it the
- *  request. The caller owns both of *ret. On failure the caller removes folder and cgroups, unless
- *  it is ALREADY_EXISTS. */
+ *  request. The caller owns the control socket. On failure the caller removes folder and cgroups,
+ * unless it is ALREADY_EXISTS. */
 int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, uint32_t slot,
                    struct abx__started *ret, struct abx_error *err);
 /* What a sandbox's folder says of it (file "shim"): enough to end it without the database. */

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -34,6 +36,39 @@ static void start_done(struct start *s)
                   &s->listen, &s->log, &s->control[0], &s->control[1]};
     for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
         abx_fd_close(fds[i]);
+}
+
+/* The shims that are our children, until they are reaped. Static: when the engine goes they live
+ * on, and what we know of them is not lost memory. */
+static struct abx_list children = {&children, &children};
+struct child {
+    struct abx_list node;
+    struct abx_proc *proc;
+};
+
+static void on_shim_exit(struct abx_proc *p, const struct abx_proc_status *st, void *arg)
+{
+    struct child *c = arg;
+    (void)st;
+    abx_list_remove(&c->node);
+    abx_proc_close(p);
+    free(c);
+}
+
+void abx__children_let_go(void)
+{
+    struct child *c;
+    abx_list_foreach(c, &children, struct child, node) abx_proc_close(c->proc);
+}
+
+void abx__child_kill(pid_t pid)
+{
+    struct child *c;
+    abx_list_foreach(c, &children, struct child, node)
+    {
+        if (abx_proc_pid(c->proc) == pid)
+            (void)abx_proc_signal(c->proc, SIGKILL);
+    }
 }
 
 int abx__record_write(int dir_fd, const struct abx__box_record *r)
@@ -157,7 +192,7 @@ static int make_folder(struct start *s, uint32_t slot, struct abx_error *err)
     return r < 0 ? abx_err_sys(err, r, "sandbox folder") : 0;
 }
 
-static int spawn_shim(struct start *s, struct abx_proc **ret, struct abx_error *err)
+static int spawn_shim(struct start *s, pid_t *ret, struct abx_error *err)
 {
     char name[] = "abx-shim";
     char *argv[] = {name, NULL}, *envp[] = {NULL};
@@ -170,7 +205,16 @@ static int spawn_shim(struct start *s, struct abx_proc **ret, struct abx_error *
                                  .stdio = {s->control[1], -1, -1},
                                  .oom_score_adj = INT_MIN,
                                  .new_session = true};
-    return abx_proc_spawn(&s->w->loop, &spec, NULL, NULL, ret, err);
+    struct child *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
+    if (abx_proc_spawn(&s->w->loop, &spec, on_shim_exit, c, &c->proc, err) < 0) {
+        free(c);
+        return -1;
+    }
+    abx_list_push(&children, &c->node);
+    *ret = abx_proc_pid(c->proc);
+    return 0;
 }
 
 /* NOFILE: the contract's figure or half of what we may have (S67). */
@@ -232,15 +276,12 @@ int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, u
     if (make_folder(&s, slot, err) < 0 ||
         abx__cgroups_make(&w->cgroups, spec->id, &limits, err) < 0)
         return -1;
-    struct abx_proc *shim = NULL;
-    if (spawn_shim(&s, &shim, err) < 0)
+    if (spawn_shim(&s, &ret->shim_pid, err) < 0)
         return -1;
     if (send_request(&s, slot, err) < 0) {
-        (void)abx_proc_signal(shim, SIGKILL);
-        abx_proc_close(shim);
+        abx__child_kill(ret->shim_pid);
         return -1;
     }
-    ret->shim = shim;
     ret->control_fd = abx_fd_take(&s.control[0]);
     return 0;
 }

@@ -160,6 +160,8 @@ static void close_down(struct abx__worker *w)
             }
         }
     }
+    if (w->boxes.count == 0)
+        abx__children_let_go();
 }
 
 static void on_request(struct abx_poll *p, unsigned events)
