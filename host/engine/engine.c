@@ -285,6 +285,7 @@ static int prepare(struct program *p, struct abx_error *err)
     e->max_sandboxes = admitted_sandboxes();
     if (abx__statedir_publish(&p->dir, e->url, e->domain, err) < 0)
         return -1;
+    abx_fd_close(&p->dir.fd); /* nothing is to be reached through it any more */
     /* The database is opened by a relative name: the unprivileged uid may not be able to walk to
      * the state folder from /. */
     if (fchdir(p->dir.db_fd) < 0)

@@ -95,6 +95,16 @@ static int bind_pair(uint16_t port, struct abx__listeners *l)
     return 0;
 }
 
+static int fail_taken(const char *where, uint16_t port, struct abx_error *err)
+{
+    char holder[96];
+    abx__port_holder(port, holder, sizeof(holder));
+    return abx_err_set(err, ABX_UNAVAILABLE,
+                       "port %u of %s is taken by %s: end it, or give another"
+                       " --listen",
+                       (unsigned)port, where, holder);
+}
+
 static int listen_literal(const struct abx_engine_options *o, struct abx__listeners *l,
                           struct abx_error *err)
 {
@@ -112,8 +122,7 @@ static int listen_literal(const struct abx_engine_options *o, struct abx__listen
     int fd =
         bind_one(a, o->listen_port != 0 || o->listen_explicit ? o->listen_port : ABX_PORT_ENGINE);
     if (fd == -EADDRINUSE)
-        return abx_err_set(err, ABX_UNAVAILABLE, "port %u of %s is taken: `ss -ltnp` names who",
-                           (unsigned)o->listen_port, o->listen_host);
+        return fail_taken(o->listen_host, o->listen_port, err);
     if (fd < 0)
         return abx_err_sys(err, fd, "listen on %s port %u", o->listen_host,
                            (unsigned)o->listen_port);
@@ -135,9 +144,7 @@ int abx__listen(const struct abx_engine_options *o, struct abx__listeners *ret,
     for (int i = 0; i < tries && r == -EADDRINUSE; i++)
         r = bind_pair((uint16_t)(first == 0 ? 0 : first + i), ret);
     if (r == -EADDRINUSE && o->listen_explicit)
-        return abx_err_set(err, ABX_UNAVAILABLE,
-                           "port %u of 127.0.0.1 or ::1 is taken: `ss -ltnp` names who",
-                           (unsigned)first);
+        return fail_taken("127.0.0.1 and ::1", first, err);
     return r < 0 ? abx_err_sys(err, r, "listen on 127.0.0.1 port %u", (unsigned)first) : 0;
 }
 

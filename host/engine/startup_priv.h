@@ -38,6 +38,8 @@ struct abx__listeners {
 /** Binds and listens. The default port taken: the next free one. UNAVAILABLE: a named one taken. */
 int abx__listen(const struct abx_engine_options *o, struct abx__listeners *ret,
                 struct abx_error *err);
+/** "pid 12 (name)" of the process that listens on @port, or that it can not be seen. */
+void abx__port_holder(uint16_t port, char *out, size_t cap);
 void abx__listeners_close(struct abx__listeners *l);
 
 /** The network side's identity: user `abx` if there is one, else a number of ours. */

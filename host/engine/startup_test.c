@@ -155,6 +155,10 @@ TEST(listen_takes_the_next_port_unless_it_was_named)
     o.listen_port = a.port;
     assert_int_equal(abx__listen(&o, &b, &err), -1);
     assert_int_equal(err.code, ABX_UNAVAILABLE);
+    char holder[32];
+    snprintf(holder, sizeof(holder), "taken by pid %d", (int)getpid());
+    if (strstr(err.msg, holder) == NULL)
+        fail_msg("%s", err.msg);
     o.listen_explicit = false;
     assert_int_equal(abx__listen(&o, &b, &err), 0);
     assert_true(b.port > a.port);
