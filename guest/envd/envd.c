@@ -189,6 +189,7 @@ int abx_envd_main(const struct abx_envd_options *o)
     struct abx__envd *e = &envd;
     struct abx_error err = {0};
     *e = (struct abx__envd){.o = *o, .tcp_fd = -1};
+    abx_log_init("envd", ABX_LOG_INFO);
     umask(022);
     signal(SIGPIPE, SIG_IGN);
     abx__state_init(&e->state);

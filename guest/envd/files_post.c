@@ -49,11 +49,11 @@ static void fail(struct post *p, int status, const char *fmt, ...)
     if (p->is_answered)
         return;
     p->is_answered = true;
-    drop_upload(p);
     abx_buf_init(&text, 16384);
     va_start(ap, fmt);
     abx_buf_putfv(&text, fmt, ap);
     va_end(ap);
+    drop_upload(p); /* last: an argument may be the upload's own error */
     abx__answer_error(p->req, status, "%s", abx_buf_failed(&text) ? "out of memory" : text.ptr);
 }
 

@@ -1,0 +1,273 @@
+/* guest/envd/envd_rest_test.c: REST over the wire: lock, provisioning, tokens, users, CORS, guard.
+ */
+#include "guest/envd/envd_rig_priv.h"
+#include "lib/contract/contract.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sodium.h>
+
+static const struct abx_envd_options plain = {.tcp_port = 0};
+static const struct abx_envd_options locked = {.is_locked = true};
+
+struct row {
+    const char *what, *headers, *body; /* body NULL: none */
+    int status;
+    const char *expect[3];
+};
+
+static void check_rows(const struct row *rows, size_t count)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    for (size_t i = 0; i < count; i++) {
+        const struct row *r = &rows[i];
+        struct abx_str body = r->body ? abx_str(r->body) : NO_BODY;
+        int status = ask(r->what, r->headers ? r->headers : "", body, &got);
+        bool ok = status == r->status;
+        for (size_t e = 0; e < 3 && r->expect[e]; e++)
+            ok = ok && has(&got, r->expect[e]);
+        if (!ok)
+            print_error("%s\n got: %s\n", r->what, got.ptr);
+        assert_true(ok);
+    }
+}
+#define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof((rows)[0]))
+
+#define TOKEN_401                                                                                  \
+    "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or "     \
+    "method signing if supported\"}\n"
+#define STARTING "{\"code\":503,\"message\":\"Sandbox is starting, please retry\"}\n"
+
+TEST(open_daemon_rows)
+{
+    static const struct row rows[] = {
+        {"GET /health", NULL, NULL, 204, {"Cache-Control: no-store\r\n", "X-Envd-Version: 0.5.7"}},
+        {"GET /envs", NULL, NULL, 200, {"Content-Type: application/json\r\n", "\r\n\r\n{}"}},
+        {"GET /metrics", NULL, NULL, 501, {"{\"code\":501,\"message\":\"metrics are not built"}},
+        {"POST /files/compose", NULL, "{}", 501, {"\"code\":501"}},
+        {"GET /nothing", NULL, NULL, 404, {"{\"code\":404,\"message\":", "nosniff"}},
+        {"GET //health", NULL, NULL, 404, {"404"}},
+        {"GET /health/", NULL, NULL, 404, {"404"}},
+        {"POST /health", NULL, "", 405, {"Allow: GET\r\n"}},
+        {"HEAD /files?path=/", NULL, NULL, 405, {"Allow: GET, POST\r\n"}},
+        {"GET /init", NULL, NULL, 405, {"Allow: POST\r\n"}},
+        {"GET /process.Process/List", NULL, NULL, 405, {"Allow: POST\r\n"}},
+        {"POST /process.Process/Nope", JSON_TYPE, "{}", 404, {"\"unimplemented\""}},
+        {"GET /envs",
+         "Authorization: Basic bm9ib2R5Og==\r\n",
+         NULL,
+         401,
+         {"{\"code\":\"unauthenticated\",\"message\":\"invalid username: 'nobody'\"}"}},
+        {"GET /envs", "Authorization: Basic dXNlcjo=\r\n", NULL, 200, {"{}"}},
+        {"GET /envs", "Authorization: Bearer x\r\n", NULL, 200, {"{}"}},
+        {"POST /process.Process/List",
+         JSON_TYPE "Authorization: Basic bm9ib2R5Og==\r\n",
+         "{}",
+         200,
+         {"\r\n\r\n{}"}},
+        {"POST /filesystem.Filesystem/Stat",
+         JSON_TYPE "Authorization: Basic bm9ib2R5Og==\r\n",
+         "{\"path\":\"/\"}",
+         401,
+         {"{\"code\":\"unauthenticated\",\"message\":\"invalid username: 'nobody'\"}"}},
+    };
+    begin(&plain);
+    CHECK(rows);
+    end();
+}
+
+TEST(cors_rows)
+{
+    static const struct row rows[] = {
+        {"OPTIONS /files",
+         "Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"
+         "Access-Control-Request-Headers: x-a, x-b\r\n",
+         NULL,
+         204,
+         {"Access-Control-Allow-Methods: POST\r\n", "Access-Control-Allow-Headers: x-a, x-b\r\n",
+          "Access-Control-Max-Age: 7200\r\n"}},
+        {"OPTIONS /files", NULL, NULL, 401, {"Vary: Origin\r\n", TOKEN_401}},
+        {"GET /envs",
+         "Origin: http://a\r\n",
+         NULL,
+         401,
+         {"Access-Control-Allow-Origin: *\r\n", "Access-Control-Expose-Headers: Grpc-Status, ",
+          TOKEN_401}},
+        {"POST /process.Process/List",
+         JSON_TYPE "Origin: http://a\r\nX-Access-Token: t\r\n",
+         "{}",
+         200,
+         {"Access-Control-Allow-Origin: *\r\n", "Vary: Origin\r\n"}},
+        {"GET /health", NULL, NULL, 204, {"Vary: Origin\r\n"}},
+    };
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    begin(&plain);
+    assert_int_equal(ask("POST /init", "", ABX_STR("{\"accessToken\":\"t\"}"), &got), 204);
+    CHECK(rows);
+    end();
+}
+
+static int receive_state(unsigned char hash[33], ssize_t *ret_len)
+{
+    int fd = -1;
+    size_t count = 1;
+    *ret_len = abx_fd_recv(rig.init[0], hash, 33, &fd, &count);
+    assert_int_equal(count, 1);
+    return fd;
+}
+
+TEST(locked_start_until_init_and_its_state_unlocks_the_next_daemon)
+{
+    static const struct row before[] = {
+        {"GET /health", NULL, NULL, 204, {"204"}},
+        {"GET /envs", NULL, NULL, 503, {STARTING, "Retry-After: 1\r\n"}},
+        {"GET /files?path=/etc/passwd", NULL, NULL, 503, {STARTING}},
+        {"POST /process.Process/List", JSON_TYPE, "{}", 503, {STARTING}},
+        {"POST /init", NULL, "{\"accessToken\":5}", 400, {"X-Envd-Version: 0.5.7", "accessToken"}},
+        {"GET /envs", NULL, NULL, 503, {STARTING}},
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":\"secret\",\"envVars\":{\"A\":\"1\"},\"defaultUser\":\"user\"}",
+         204,
+         {"Cache-Control: no-store\r\n", "X-Envd-Version: 0.5.7"}},
+    };
+    static const struct row after[] = {
+        {"GET /health", NULL, NULL, 204, {"204"}},
+        {"GET /envs", NULL, NULL, 401, {TOKEN_401}},
+        {"GET /envs", "X-Access-Token: secreT\r\n", NULL, 401, {TOKEN_401}},
+        {"GET /envs", "X-Access-Token: secret\r\n", NULL, 200, {"{\"A\":\"1\"}"}},
+        {"POST /process.Process/List", JSON_TYPE, "{}", 401, {TOKEN_401}},
+        {"POST /files/compose", NULL, "{}", 401, {TOKEN_401}},
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":\"other\"}",
+         401,
+         {"Content-Type: text/plain; charset=utf-8\r\n", "access token validation failed"}},
+        {"POST /init", NULL, "{}", 401, {"access token reset not authorized"}},
+    };
+    unsigned char hash[33] = {0}, right[32];
+    ssize_t len;
+    begin(&locked);
+    CHECK(before);
+    rig.o.state_fd = receive_state(hash, &len);
+    crypto_hash_sha256(right, (const unsigned char *)"secret", 6);
+    assert_int_equal(len, sizeof(right));
+    assert_memory_equal(hash, right, sizeof(right));
+    CHECK(after);
+    struct abx_proc_status st; /* a crash keeps the token */
+    kill(rig.pid, SIGKILL);
+    assert_int_equal(abx_proc_wait(rig.pid, &st), 0);
+    envd_start();
+    CHECK(after);
+    end();
+}
+
+TEST(a_later_init_with_the_token_replaces_and_can_clear_it)
+{
+    static const struct row rows[] = {
+        {"POST /init", NULL, "{\"accessToken\":\"a\",\"envVars\":{\"A\":\"1\"}}", 204, {"204"}},
+        {"POST /init", NULL, "{\"accessToken\":\"a\",\"envVars\":{\"B\":\"2\"}}", 204, {"204"}},
+        {"GET /envs", "X-Access-Token: a\r\n", NULL, 200, {"\r\n\r\n{\"B\":\"2\"}"}},
+        {"POST /init", "X-Access-Token: a\r\n", "{\"accessToken\":\"b\"}", 204, {"204"}},
+        {"GET /envs", "X-Access-Token: a\r\n", NULL, 401, {TOKEN_401}},
+        {"GET /envs", "X-Access-Token: b\r\n", NULL, 200, {"\r\n\r\n{}"}},
+        {"POST /init", "X-Access-Token: b\r\n", NULL, 204, {"204"}},
+        {"GET /envs", NULL, NULL, 200, {"\r\n\r\n{}"}},
+    };
+    unsigned char hash[33];
+    ssize_t len = 0;
+    begin(&plain);
+    CHECK(rows);
+    for (int i = 0; i < 4; i++)
+        close(receive_state(hash, &len));
+    assert_int_equal(len, 1); /* the last one has no token */
+    end();
+}
+
+TEST(globals_reach_processes_and_yield_to_the_request)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    begin(&plain);
+    assert_int_equal(
+        ask("POST /init", "", ABX_STR("{\"envVars\":{\"A\":\"global\",\"B\":\"two\"}}"), &got),
+        204);
+    stream_all(
+        "process.Process/Start",
+        "{\"process\":{\"cmd\":\"/bin/sh\",\"args\":[\"-c\",\"printf %s \\\"$A$B$USER\\\"\"],"
+        "\"envs\":{\"A\":\"own\"}},\"stdin\":false}",
+        &got);
+    assert_true(has(&got, "b3dudHdvcm9vdA==")); /* "owntworoot" */
+    end();
+}
+
+/* ---- TCP ---- */
+
+static uint16_t free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(a);
+    ABX_AUTO_FD fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (const void *)&a, sizeof(a)), 0);
+    assert_int_equal(getsockname(fd, (void *)&a, &len), 0);
+    return ntohs(a.sin_port);
+}
+
+static int ask_tcp(const char *what, const char *headers, struct abx_str body, struct abx_buf *got)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons(rig.o.tcp_port)};
+    int64_t limit = abx_time_mono_ms() + GUARD_MS;
+    ABX_AUTO_FD fd = -1;
+    while (fd < 0 && abx_time_mono_ms() < limit) { /* it may not listen yet */
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (const void *)&a, sizeof(a)) < 0) {
+            abx_fd_close(&fd);
+            usleep(2000);
+        }
+    }
+    assert_true(fd >= 0);
+    abx_buf_clear(got);
+    send_request(fd, what, headers, body);
+    while (read_some(fd, got) > 0)
+        ;
+    uint32_t status = 0;
+    assert_true(got->len > 12);
+    assert_int_equal(abx_parse_u32(abx_str_n(got->ptr + 9, 3), &status), 0);
+    return (int)status;
+}
+
+TEST(init_over_tcp_does_not_exist)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    struct abx_envd_options o = {.tcp_port = free_port(), .is_locked = true};
+    begin(&o);
+    assert_int_equal(ask_tcp("POST /init", "", ABX_STR("{\"accessToken\":\"mine\"}"), &got), 404);
+    assert_int_equal(ask_tcp("GET /health", "", NO_BODY, &got), 204);
+    assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 503);
+    assert_int_equal(ask("POST /init", "", ABX_STR("{}"), &got), 204);
+    assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 200);
+    end();
+}
+
+TEST(loopback_guard_wants_the_token_of_local_peers)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    struct abx_envd_options o = {.tcp_port = free_port(), .loopback_guard = true};
+    begin(&o);
+    assert_int_equal(ask_tcp("GET /health", "", NO_BODY, &got), 204);
+    assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 403); /* no token is installed */
+    assert_true(has(&got, "loopback guard"));
+    assert_int_equal(ask("GET /envs", "", NO_BODY, &got), 200); /* the gateway's channel */
+    assert_int_equal(ask("POST /init", "", ABX_STR("{\"accessToken\":\"t\"}"), &got), 204);
+    assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 403);
+    assert_int_equal(ask_tcp("GET /envs", "X-Access-Token: x\r\n", NO_BODY, &got), 403);
+    assert_int_equal(ask_tcp("GET /envs", "X-Access-Token: t\r\n", NO_BODY, &got), 200);
+    assert_int_equal(ask_tcp("POST /process.Process/Start", C_JSON, ABX_STR("{}"), &got), 403);
+    end();
+}
