@@ -79,7 +79,9 @@ static int find_candidates(const struct abx_proc_spec *spec, struct candidates *
         }
     }
     if (abx_buf_failed(&c->text))
-        return abx_err_set(err, ABX_INVALID_ARGUMENT, "%s: PATH is too long", spec->path);
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED,
+                           "%s: PATH takes more than %d bytes, or memory is short", spec->path,
+                           MAX_PATH_BYTES);
     for (size_t i = 0; i < count; i++)
         c->paths[i] = c->text.ptr + starts[i];
     c->paths[count] = NULL;
