@@ -1,5 +1,6 @@
 /* guest/caps/files_test.c: entries, listings, mkdir, move, remove; every error text a row. */
 #include "guest/caps/files_rig_priv.h"
+#include "tests/unit/alloc.h"
 
 #include "lib/base/banned.h"
 
@@ -327,5 +328,30 @@ TEST(files_many_operations_at_once_all_answer)
         run_until(&all[i].done);
         assert_int_equal(all[i].code, ABX_OK);
     }
+    tear_down();
+}
+
+static void list_without_memory(void)
+{
+    struct answer a = {0};
+    struct abx_error err = {0};
+    if (abx_files_list(&loop, dir, 2, on_entries, &a, NULL, &err) < 0) {
+        assert_int_equal(err.code, ABX_RESOURCE_EXHAUSTED);
+        return;
+    }
+    run_until(&a.done);
+    assert_true(a.code == ABX_OK || a.code == ABX_RESOURCE_EXHAUSTED);
+}
+
+TEST(files_survive_any_failed_allocation)
+{
+    set_up();
+    make_dir("d");
+    put("d/f", "");
+    assert_int_equal(symlink("d", at("l")), 0);
+    unsigned n = 1;
+    for (; abx_alloc_fail(n); n++)
+        list_without_memory();
+    assert_true(n > 5);
     tear_down();
 }

@@ -128,7 +128,7 @@ int abx__list_run(struct abx_files_op *op)
     struct walk w = {.op = op};
     abx_buf_init(&w.path, ABX_FILES_PATH - 1);
     abx_buf_put_c(&w.path, op->path);
-    int rc = walk_dir(&w, op->depth ? op->depth : 1);
+    int rc = abx_buf_failed(&w.path) ? -ENOMEM : walk_dir(&w, op->depth ? op->depth : 1);
     abx_buf_done(&w.path);
     return rc < 0 ? list_error(op, -rc) : 0;
 }

@@ -1,5 +1,6 @@
 /* guest/caps/process_stream_test.c: subscribers, replay, input, the table, terminals. */
 #include "guest/caps/process_rig_priv.h"
+#include "tests/unit/alloc.h"
 
 #include <sys/wait.h>
 
@@ -493,5 +494,48 @@ TEST(process_of_another_user_has_its_ids_and_groups)
     assert_string_equal(err.msg,
                         "error starting process '/bin/sh -c true': cwd /root: Permission denied");
     assert_int_equal(err.code, ABX_INVALID_ARGUMENT);
+    tear_down();
+}
+
+/* --- without memory --- */
+
+static bool run_without_memory(void)
+{
+    struct abx_str args[2];
+    struct abx_process_spec spec = shell("head -c 100000 /dev/zero; cat >&2", args);
+    struct watcher w = {.stop_at_end = false};
+    struct abx_process *p = NULL;
+    struct abx_error err = {0};
+    struct written done = {0};
+    spec.has_stdin = true;
+    if (abx_process_start(table, &spec, &p, &err) < 0) {
+        if (err.code != ABX_RESOURCE_EXHAUSTED)
+            fail_msg("%s", err.msg);
+        assert_null(p);
+        return false;
+    }
+    bool is_fed = abx_process_write(p, false, ABX_STR("hi"), on_written, &done, NULL) == 0;
+    bool is_watched = abx_process_subscribe(p, 0, &ops, &w, &w.sub, NULL) == 0;
+    abx_process_close_stdin(p, NULL);
+    if (is_watched)
+        run_until(has_ended, &w);
+    else
+        run_until(is_not_running, p);
+    assert_int_equal(done.calls, is_fed);
+    if (is_watched)
+        assert_int_equal(w.next_offset, abx_process_journal_end(p));
+    abx_process_unsubscribe(w.sub);
+    return is_fed && is_watched && w.lost == 0 && w.bytes == 100002;
+}
+
+TEST(process_survives_any_failed_allocation)
+{
+    set_up();
+    assert_true(run_without_memory());
+    unsigned n = 1;
+    for (; abx_alloc_fail(n); n++)
+        run_without_memory();
+    assert_true(n > 10);
+    assert_true(run_without_memory());
     tear_down();
 }

@@ -1,6 +1,7 @@
 /* guest/caps/transfer_test.c: uploads (order of system calls, failures, T40) and downloads (T11).
  */
 #include "guest/caps/files_rig_priv.h"
+#include "tests/unit/alloc.h"
 
 #include <sys/inotify.h>
 #include <sys/mount.h>
@@ -412,5 +413,44 @@ TEST(download_may_be_closed_at_any_time)
     run_until(&t.done);
     assert_int_equal(t.got.len, 4096);
     abx_buf_done(&t.got);
+    tear_down();
+}
+
+/* --- without memory --- */
+
+static void transfer_without_memory(const char *body, size_t len)
+{
+    struct abx_upload_spec spec = {.path = at("f"), .user = &self};
+    struct transfer t = {0};
+    struct abx_upload *u = NULL;
+    if (abx_upload_open(&loop, &spec, &upload_ops, &t, &u, &t.err) == 0) {
+        abx_upload_append(u, body, len);
+        if (!t.done)
+            abx_upload_finish(u);
+        run_until(&t.done);
+    }
+    assert_true(t.err.code == ABX_OK || t.err.code == ABX_RESOURCE_EXHAUSTED);
+    struct stat st;
+    bool is_whole = stat(at("f"), &st) == 0 && st.st_size == (off_t)len;
+    assert_int_equal(is_whole, t.err.code == ABX_OK);
+    struct abx_download *d = NULL;
+    static char kept[2000000]; /* so that the test itself needs no memory */
+    t = (struct transfer){.chunk = 4096, .closes = true};
+    t.got = (struct abx_buf){.ptr = kept, .cap = sizeof(kept), .max = sizeof(kept) - 1};
+    if (abx_download_open(&loop, at("f"), &download_ops, &t, &d, &t.err) == 0)
+        run_until(&t.done);
+    assert_true(is_whole ? t.err.code == ABX_OK || t.err.code == ABX_RESOURCE_EXHAUSTED
+                         : t.err.code == ABX_NOT_FOUND || t.err.code == ABX_RESOURCE_EXHAUSTED);
+    unlink(at("f"));
+}
+
+TEST(transfers_survive_any_failed_allocation)
+{
+    set_up();
+    static char body[300000];
+    unsigned n = 1;
+    for (; abx_alloc_fail(n); n++)
+        transfer_without_memory(body, n & 1 ? sizeof(body) : 10);
+    assert_true(n > 3);
     tear_down();
 }
