@@ -230,21 +230,44 @@ static size_t admitted_sandboxes(void)
     return n < ABX__SANDBOXES_MAX ? n : ABX__SANDBOXES_MAX;
 }
 
-/* On the loop, confined. */
-static int run(struct program *p, struct abx_error *err)
+/* What was opened before a start failed is closed again, on the loop. */
+static void abandon(struct program *p)
+{
+    struct abx__engine *e = &p->engine;
+    abx_signal_close(&p->term, NULL);
+    abx_signal_close(&p->interrupt, NULL);
+    if (e->server != NULL) {
+        abx__engine_close(e, true);
+        return;
+    }
+    e->stopping = true;
+    if (e->rt != NULL)
+        abx_runtime_close(ABX_TAKE(e->rt));
+    if (e->pool != NULL)
+        abx_http_pool_close(ABX_TAKE(e->pool));
+}
+
+static int open_all(struct program *p, struct abx_error *err)
 {
     struct abx__engine *e = &p->engine;
     struct abx_runtime_events ev = {abx__engine_on_sandbox_exit, on_lost, e};
-    if (abx_loop_init(&e->loop, err) < 0)
-        return -1;
     if (abx_runtime_attach(&e->loop, abx_fd_take(&p->runtime_sock), &ev, &e->rt, err) < 0 ||
         abx_signal_init(&p->term, &e->loop, SIGTERM, on_signal, p, err) < 0 ||
         abx_signal_init(&p->interrupt, &e->loop, SIGINT, on_signal, p, err) < 0 ||
         abx__engine_open(e, "abx.db", err) < 0 ||
         abx_store_key_put(e->store, "default", abx_str(p->dir.key), err) < 0)
         return -1;
-    if (abx__engine_recover(e, on_started, err) < 0)
+    return abx__engine_recover(e, on_started, err);
+}
+
+/* On the loop, confined. */
+static int run(struct program *p, struct abx_error *err)
+{
+    struct abx__engine *e = &p->engine;
+    if (abx_loop_init(&e->loop, err) < 0)
         return -1;
+    if (open_all(p, &p->failure) < 0)
+        abandon(p);
     abx_loop_run(&e->loop);
     abx__engine_done(e);
     abx_loop_done(&e->loop);
