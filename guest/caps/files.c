@@ -3,6 +3,7 @@
  * The loop side copies arguments into an op, a pool thread runs it, the loop side calls back. */
 #include "guest/caps/files_priv.h"
 
+#include "lib/base/assert.h"
 #include "lib/base/fd.h"
 
 #include <ctype.h>
@@ -170,30 +171,27 @@ static void on_done(struct abx_work *w)
     op_free(op);
 }
 
-struct op_start {
-    int (*run)(struct abx_files_op *op);
-    const char *path, *destination;
-    const struct abx_user *user;
-    uint32_t depth;
-    abx_entries_fn *fn;
-    void *arg;
+static int (*const runs[])(struct abx_files_op *op) = {
+    [ABX_FILES_STAT] = run_stat, [ABX_FILES_LIST] = abx__list_run, [ABX_FILES_MKDIR] = run_mkdir,
+    [ABX_FILES_MOVE] = run_move, [ABX_FILES_REMOVE] = run_remove,
 };
+_Static_assert(ABX_COUNTOF(runs) == ABX_FILES__COUNT, "one function per verb");
 
-static int start_op(struct abx_loop *l, const struct op_start *s, struct abx_files_op **ret,
-                    struct abx_error *err)
+int abx_files_start(struct abx_loop *l, const struct abx_files_request *r,
+                    struct abx_files_op **ret, struct abx_error *err)
 {
     struct abx_files_op *op = calloc(1, sizeof(*op));
     if (op == NULL)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "%.150s: out of memory", s->path);
-    op->run = s->run;
-    op->fn = s->fn;
-    op->arg = s->arg;
-    op->depth = s->depth;
-    op->uid = s->user ? s->user->uid : 0;
-    op->gid = s->user ? s->user->gid : 0;
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "%.150s: out of memory", r->path);
+    op->run = runs[r->verb];
+    op->fn = r->fn;
+    op->arg = r->arg;
+    op->depth = r->depth;
+    op->uid = r->user ? r->user->uid : 0;
+    op->gid = r->user ? r->user->gid : 0;
     abx_arena_init(&op->out.arena, ABX__FILES_MEMORY);
-    struct abx_str destination = abx_str(s->destination ? s->destination : "");
-    if (abx_str_to_c(abx_str(s->path), op->path, sizeof(op->path)) < 0 ||
+    struct abx_str destination = abx_str(r->destination ? r->destination : "");
+    if (abx_str_to_c(abx_str(r->path), op->path, sizeof(op->path)) < 0 ||
         abx_str_to_c(destination, op->destination, sizeof(op->destination)) < 0) {
         free(op);
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "path is too long: at most %d bytes fit",
@@ -212,45 +210,4 @@ void abx_files_cancel(struct abx_files_op *op)
 {
     if (op)
         op->fn = NULL;
-}
-
-int abx_files_stat(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
-                   struct abx_files_op **ret, struct abx_error *err)
-{
-    return start_op(l, &(struct op_start){.run = run_stat, .path = path, .fn = fn, .arg = arg}, ret,
-                    err);
-}
-
-int abx_files_list(struct abx_loop *l, const char *path, uint32_t depth, abx_entries_fn *fn,
-                   void *arg, struct abx_files_op **ret, struct abx_error *err)
-{
-    const struct op_start s = {
-        .run = abx__list_run, .path = path, .depth = depth, .fn = fn, .arg = arg};
-    return start_op(l, &s, ret, err);
-}
-
-int abx_files_mkdir(struct abx_loop *l, const char *path, const struct abx_user *user,
-                    abx_entries_fn *fn, void *arg, struct abx_files_op **ret, struct abx_error *err)
-{
-    const struct op_start s = {.run = run_mkdir, .path = path, .user = user, .fn = fn, .arg = arg};
-    return start_op(l, &s, ret, err);
-}
-
-int abx_files_move(struct abx_loop *l, const struct abx_move_spec *spec, abx_entries_fn *fn,
-                   void *arg, struct abx_files_op **ret, struct abx_error *err)
-{
-    const struct op_start s = {.run = run_move,
-                               .path = spec->source,
-                               .destination = spec->destination,
-                               .user = spec->user,
-                               .fn = fn,
-                               .arg = arg};
-    return start_op(l, &s, ret, err);
-}
-
-int abx_files_remove(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
-                     struct abx_files_op **ret, struct abx_error *err)
-{
-    return start_op(l, &(struct op_start){.run = run_remove, .path = path, .fn = fn, .arg = arg},
-                    ret, err);
 }

@@ -52,23 +52,26 @@ void abx_files_cancel(struct abx_files_op *op);
 typedef void abx_entries_fn(void *arg, const struct abx_entry *entries, size_t count,
                             const struct abx_error *err);
 
-/* The codes and texts of envd.md 6.3. Paths are resolved ones. @ret (may be NULL) borrows the op
- * until the callback. stat, mkdir and move give one entry, remove none. */
-int abx_files_stat(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
-                   struct abx_files_op **ret, struct abx_error *err);
-int abx_files_list(struct abx_loop *l, const char *path, uint32_t depth, abx_entries_fn *fn,
-                   void *arg, struct abx_files_op **ret, struct abx_error *err);
-int abx_files_mkdir(struct abx_loop *l, const char *path, const struct abx_user *user,
-                    abx_entries_fn *fn, void *arg, struct abx_files_op **ret,
-                    struct abx_error *err);
-struct abx_move_spec {
-    const char *source, *destination;
-    const struct abx_user *user; /* owns new parents */
+enum abx_files_verb {
+    ABX_FILES_STAT,   /* one entry */
+    ABX_FILES_LIST,   /* the entries below, `depth` levels (0 means 1) */
+    ABX_FILES_MKDIR,  /* the new folder's entry; parents and it belong to `user` */
+    ABX_FILES_MOVE,   /* the entry at `destination`; its new parents belong to `user` */
+    ABX_FILES_REMOVE, /* no entry; recursive; a missing path is fine */
+    ABX_FILES__COUNT
 };
-int abx_files_move(struct abx_loop *l, const struct abx_move_spec *spec, abx_entries_fn *fn,
-                   void *arg, struct abx_files_op **ret, struct abx_error *err);
-int abx_files_remove(struct abx_loop *l, const char *path, abx_entries_fn *fn, void *arg,
-                     struct abx_files_op **ret, struct abx_error *err);
+struct abx_files_request {
+    enum abx_files_verb verb;
+    const char *path, *destination; /* resolved */
+    uint32_t depth;
+    const struct abx_user *user; /* for MKDIR and MOVE */
+    abx_entries_fn *fn;
+    void *arg;
+};
+/** The codes and texts of envd.md 6.3. Copies @r. *ret (may be NULL) borrows the op until the
+ *  callback. */
+int abx_files_start(struct abx_loop *l, const struct abx_files_request *r,
+                    struct abx_files_op **ret, struct abx_error *err);
 
 /* --- upload: one file ---
  * The system calls of envd.md 3.4 in its order; nothing on disk is touched before 256 KiB came or

@@ -32,40 +32,21 @@ static void on_entries(void *arg, const struct abx_entry *entries, size_t count,
     }
 }
 
-enum verb { STAT, LIST, MKDIR, MOVE, REMOVE };
 struct call {
-    enum verb verb;
+    enum abx_files_verb verb;
     const char *path, *destination;
     uint32_t depth;
 };
-
 static void start_call(const struct call *c, struct answer *a)
 {
     char path[ABX_FILES_PATH], destination[ABX_FILES_PATH];
     snprintf(path, sizeof(path), "%s", c->path[0] == '/' ? c->path : at(c->path));
     snprintf(destination, sizeof(destination), "%s", c->destination ? at(c->destination) : "");
-    const struct abx_move_spec move = {path, destination, &self};
+    const struct abx_files_request r = {
+        c->verb, path, c->destination ? destination : NULL, c->depth, &self, on_entries, a};
     struct abx_error err = {0};
-    int rc = -1;
     *a = (struct answer){0};
-    switch (c->verb) {
-    case STAT:
-        rc = abx_files_stat(&loop, path, on_entries, a, NULL, &err);
-        break;
-    case LIST:
-        rc = abx_files_list(&loop, path, c->depth, on_entries, a, NULL, &err);
-        break;
-    case MKDIR:
-        rc = abx_files_mkdir(&loop, path, &self, on_entries, a, NULL, &err);
-        break;
-    case MOVE:
-        rc = abx_files_move(&loop, &move, on_entries, a, NULL, &err);
-        break;
-    case REMOVE:
-        rc = abx_files_remove(&loop, path, on_entries, a, NULL, &err);
-        break;
-    }
-    if (rc < 0)
+    if (abx_files_start(&loop, &r, NULL, &err) < 0)
         fail_msg("%s", err.msg);
     assert_false(a->done);
 }
@@ -119,7 +100,7 @@ TEST(files_entries_by_the_table)
         {"s", "/s 1 urwxr-xr-x 755 0"},
     };
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++)
-        assert_answer(&(struct call){STAT, rows[i].name}, ABX_OK, rows[i].want);
+        assert_answer(&(struct call){ABX_FILES_STAT, rows[i].name}, ABX_OK, rows[i].want);
     tear_down();
 }
 
@@ -145,7 +126,9 @@ TEST(files_entry_names_owners_and_times)
     struct timespec times[2] = {{1, 0}, {1700000000, 123456789}};
     assert_int_equal(utimensat(AT_FDCWD, at("f"), times, 0), 0);
     bool done = false;
-    assert_int_equal(abx_files_stat(&loop, at("f"), on_owner, &done, NULL, NULL), 0);
+    const struct abx_files_request r = {
+        .verb = ABX_FILES_STAT, .path = at("f"), .fn = on_owner, .arg = &done};
+    assert_int_equal(abx_files_start(&loop, &r, NULL, NULL), 0);
     run_until(&done);
     tear_down();
 }
@@ -163,31 +146,39 @@ TEST(files_errors_by_the_table)
         enum abx_code code;
         const char *want;
     } rows[] = {
-        {{STAT, "no"}, ABX_NOT_FOUND, "file not found: lstat DIR/no: no such file or directory"},
-        {{STAT, "f/x"}, ABX_INTERNAL, "error getting file info: lstat DIR/f/x: not a directory"},
-        {{MKDIR, "d"}, ABX_ALREADY_EXISTS, "directory already exists: DIR/d"},
-        {{MKDIR, "f"},
+        {{ABX_FILES_STAT, "no"},
+         ABX_NOT_FOUND,
+         "file not found: lstat DIR/no: no such file or directory"},
+        {{ABX_FILES_STAT, "f/x"},
+         ABX_INTERNAL,
+         "error getting file info: lstat DIR/f/x: not a directory"},
+        {{ABX_FILES_MKDIR, "d"}, ABX_ALREADY_EXISTS, "directory already exists: DIR/d"},
+        {{ABX_FILES_MKDIR, "f"},
          ABX_INVALID_ARGUMENT,
          "path already exists but it is not a directory: DIR/f"},
-        {{MKDIR, "f/x"}, ABX_INTERNAL, "error ensuring directories: path is a file: DIR/f"},
-        {{MOVE, "no", "x/y"},
+        {{ABX_FILES_MKDIR, "f/x"},
+         ABX_INTERNAL,
+         "error ensuring directories: path is a file: DIR/f"},
+        {{ABX_FILES_MOVE, "no", "x/y"},
          ABX_NOT_FOUND,
          "source file not found: lstat DIR/no: no such file or directory"},
-        {{MOVE, "other", "d"},
+        {{ABX_FILES_MOVE, "other", "d"},
          ABX_INTERNAL,
          "error renaming: rename DIR/other DIR/d: directory not empty"},
-        {{MOVE, "d", "d/in/x"},
+        {{ABX_FILES_MOVE, "d", "d/in/x"},
          ABX_INTERNAL,
          "error ensuring directories: path is a file: DIR/d/in"},
-        {{LIST, "no"}, ABX_NOT_FOUND, "path not found: stat DIR/no: no such file or directory"},
-        {{LIST, "f"}, ABX_INVALID_ARGUMENT, "path is not a directory: DIR/f"},
-        {{LIST, "loop"},
+        {{ABX_FILES_LIST, "no"},
+         ABX_NOT_FOUND,
+         "path not found: stat DIR/no: no such file or directory"},
+        {{ABX_FILES_LIST, "f"}, ABX_INVALID_ARGUMENT, "path is not a directory: DIR/f"},
+        {{ABX_FILES_LIST, "loop"},
          ABX_FAILED_PRECONDITION,
          "cyclic symlink or chain >255 links at \"DIR/loop\""},
-        {{REMOVE, "f/x"},
+        {{ABX_FILES_REMOVE, "f/x"},
          ABX_INTERNAL,
          "error removing file or directory: unlink DIR/f/x: not a directory"},
-        {{REMOVE, "no"}, ABX_OK, ""},
+        {{ABX_FILES_REMOVE, "no"}, ABX_OK, ""},
     };
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++)
         assert_answer(&rows[i].call, rows[i].code, rows[i].want);
@@ -209,20 +200,20 @@ TEST(files_list_is_pre_order_in_byte_order)
         struct call call;
         const char *want;
     } rows[] = {
-        {{LIST, "", NULL, 0},
+        {{ABX_FILES_LIST, "", NULL, 0},
          "/B 1 -rw-r--r-- 644 0|/b 2 drwxr-xr-x 755 0|/b.txt 1 -rw-r--r-- 644 0|"
          "/link 2 Lrwxrwxrwx 755 0 -> DIR/b"},
-        {{LIST, "b", NULL, 1}, "/b/a 1 -rw-r--r-- 644 0|/b/deep 2 drwxr-xr-x 755 0"},
-        {{LIST, "b", NULL, 5},
+        {{ABX_FILES_LIST, "b", NULL, 1}, "/b/a 1 -rw-r--r-- 644 0|/b/deep 2 drwxr-xr-x 755 0"},
+        {{ABX_FILES_LIST, "b", NULL, 5},
          "/b/a 1 -rw-r--r-- 644 0|/b/deep 2 drwxr-xr-x 755 0|/b/deep/er 1 -rw-r--r-- 644 1"},
-        {{LIST, "link", NULL, 1}, /* the root may be a link; paths stay under it */
+        {{ABX_FILES_LIST, "link", NULL, 1}, /* the root may be a link; paths stay under it */
          "/link/a 1 -rw-r--r-- 644 0|/link/deep 2 drwxr-xr-x 755 0"},
-        {{LIST, "b/deep/", NULL, 2}, "/b/deep/er 1 -rw-r--r-- 644 1"},
+        {{ABX_FILES_LIST, "b/deep/", NULL, 2}, "/b/deep/er 1 -rw-r--r-- 644 1"},
     };
     size_t len = strlen(dir);
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
         if (i == 0) { /* the folder itself, without the slash that at() adds */
-            struct call whole = {LIST, dir, NULL, 0};
+            struct call whole = {ABX_FILES_LIST, dir, NULL, 0};
             assert_answer(&whole, ABX_OK, rows[i].want);
         } else {
             assert_answer(&rows[i].call, ABX_OK, rows[i].want);
@@ -235,7 +226,8 @@ TEST(files_list_is_pre_order_in_byte_order)
 TEST(files_mkdir_makes_parents_and_gives_the_entry)
 {
     set_up();
-    assert_answer(&(struct call){MKDIR, "a/b//c/"}, ABX_OK, "/a/b//c/ 2 drwxr-xr-x 755 0");
+    assert_answer(&(struct call){ABX_FILES_MKDIR, "a/b//c/"}, ABX_OK,
+                  "/a/b//c/ 2 drwxr-xr-x 755 0");
     assert_true(is_there("a/b/c"));
     tear_down();
 }
@@ -248,7 +240,8 @@ TEST(files_made_folders_belong_to_the_user_and_old_ones_do_not)
     make_dir("old");
     self.uid = 1234;
     self.gid = 4321;
-    assert_answer(&(struct call){MKDIR, "old/n1/n2"}, ABX_OK, "/old/n1/n2 2 drwxr-xr-x 755 0");
+    assert_answer(&(struct call){ABX_FILES_MKDIR, "old/n1/n2"}, ABX_OK,
+                  "/old/n1/n2 2 drwxr-xr-x 755 0");
     static const struct {
         const char *name;
         uid_t uid;
@@ -268,9 +261,10 @@ TEST(files_move_overwrites_and_makes_parents)
     set_up();
     put("f", "new");
     put("g", "old");
-    assert_answer(&(struct call){MOVE, "f", "g"}, ABX_OK, "/g 1 -rw-r--r-- 644 3");
+    assert_answer(&(struct call){ABX_FILES_MOVE, "f", "g"}, ABX_OK, "/g 1 -rw-r--r-- 644 3");
     assert_false(is_there("f"));
-    assert_answer(&(struct call){MOVE, "g", "x/y/z"}, ABX_OK, "/x/y/z 1 -rw-r--r-- 644 3");
+    assert_answer(&(struct call){ABX_FILES_MOVE, "g", "x/y/z"}, ABX_OK,
+                  "/x/y/z 1 -rw-r--r-- 644 3");
     assert_content("x/y/z", "new");
     tear_down();
 }
@@ -285,8 +279,8 @@ TEST(files_remove_takes_trees_and_leaves_link_targets)
     put("target/keep", "");
     assert_int_equal(symlink(at("target"), at("d/link")), 0);
     assert_int_equal(symlink(at("target"), at("link")), 0);
-    assert_answer(&(struct call){REMOVE, "d"}, ABX_OK, "");
-    assert_answer(&(struct call){REMOVE, "link"}, ABX_OK, "");
+    assert_answer(&(struct call){ABX_FILES_REMOVE, "d"}, ABX_OK, "");
+    assert_answer(&(struct call){ABX_FILES_REMOVE, "link"}, ABX_OK, "");
     assert_false(is_there("d") || is_there("link"));
     assert_true(is_there("target/keep"));
     tear_down();
@@ -297,7 +291,9 @@ TEST(files_cancelled_operation_does_not_call_back)
     set_up();
     struct answer a = {0};
     struct abx_files_op *op = NULL;
-    assert_int_equal(abx_files_stat(&loop, dir, on_entries, &a, &op, NULL), 0);
+    const struct abx_files_request r = {
+        .verb = ABX_FILES_STAT, .path = dir, .fn = on_entries, .arg = &a};
+    assert_int_equal(abx_files_start(&loop, &r, &op, NULL), 0);
     abx_files_cancel(op);
     abx_loop_run(&loop);
     assert_false(a.done);
@@ -311,7 +307,8 @@ TEST(files_too_long_a_path_is_refused_at_once)
     memset(longest, 'x', sizeof(longest) - 1);
     longest[0] = '/';
     struct abx_error err = {0};
-    assert_int_equal(abx_files_stat(&loop, longest, on_entries, NULL, NULL, &err), -1);
+    const struct abx_files_request r = {.verb = ABX_FILES_STAT, .path = longest, .fn = on_entries};
+    assert_int_equal(abx_files_start(&loop, &r, NULL, &err), -1);
     assert_string_equal(err.msg, "path is too long: at most 4095 bytes fit");
     assert_int_equal(err.code, ABX_INVALID_ARGUMENT);
     tear_down();
@@ -323,7 +320,7 @@ TEST(files_many_operations_at_once_all_answer)
     enum { MANY = 200 };
     static struct answer all[MANY];
     for (int i = 0; i < MANY; i++)
-        start_call(&(struct call){i & 1 ? STAT : LIST, dir, NULL, 1}, &all[i]);
+        start_call(&(struct call){i & 1 ? ABX_FILES_STAT : ABX_FILES_LIST, dir, NULL, 1}, &all[i]);
     for (int i = 0; i < MANY; i++) {
         run_until(&all[i].done);
         assert_int_equal(all[i].code, ABX_OK);
@@ -335,7 +332,9 @@ static void list_without_memory(void)
 {
     struct answer a = {0};
     struct abx_error err = {0};
-    if (abx_files_list(&loop, dir, 2, on_entries, &a, NULL, &err) < 0) {
+    const struct abx_files_request r = {
+        .verb = ABX_FILES_LIST, .path = dir, .depth = 2, .fn = on_entries, .arg = &a};
+    if (abx_files_start(&loop, &r, NULL, &err) < 0) {
         assert_int_equal(err.code, ABX_RESOURCE_EXHAUSTED);
         return;
     }

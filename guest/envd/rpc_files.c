@@ -160,18 +160,10 @@ static void answer_list(struct call *c, Filesystem__EntryInfo **entries, size_t 
 
 /* ---- handlers ---- */
 
-/* What each RPC does once user and path are known; -1 with @err. */
-struct request {
-    const char *path, *destination;
-    uint32_t depth;
-    const struct abx_user *user;
-};
-typedef int run_fn(struct call *c, const struct request *r, struct abx_error *err);
-
 struct work {
     const char *raw_path, *raw_destination;
     uint32_t depth;
-    run_fn *run;
+    enum abx_files_verb verb;
     void (*answer)(struct call *c, Filesystem__EntryInfo **entries, size_t count);
 };
 
@@ -186,68 +178,41 @@ static void serve(struct abx_rpc *rpc, const struct work *w)
     if (rc == 0 && w->raw_destination)
         rc = abx__rpc_path(rpc, w->raw_destination, &user, destination);
     struct call *c = rc == 0 ? new_call(rpc, w->answer) : NULL;
-    struct request r = {path, destination, w->depth, &user};
-    if (c && w->run(c, &r, &err) < 0)
+    const struct abx_files_request r = {w->verb, path, destination, w->depth, &user, on_entries, c};
+    if (c && abx_files_start(loop_of(rpc), &r, &c->op, &err) < 0)
         abx_rpc_fail(rpc, &err);
     abx_user_done(&user);
-}
-
-static int run_stat(struct call *c, const struct request *r, struct abx_error *err)
-{
-    return abx_files_stat(loop_of(c->rpc), r->path, on_entries, c, &c->op, err);
-}
-
-static int run_mkdir(struct call *c, const struct request *r, struct abx_error *err)
-{
-    return abx_files_mkdir(loop_of(c->rpc), r->path, r->user, on_entries, c, &c->op, err);
-}
-
-static int run_move(struct call *c, const struct request *r, struct abx_error *err)
-{
-    struct abx_move_spec spec = {r->path, r->destination, r->user};
-    return abx_files_move(loop_of(c->rpc), &spec, on_entries, c, &c->op, err);
-}
-
-static int run_remove(struct call *c, const struct request *r, struct abx_error *err)
-{
-    return abx_files_remove(loop_of(c->rpc), r->path, on_entries, c, &c->op, err);
-}
-
-static int run_list(struct call *c, const struct request *r, struct abx_error *err)
-{
-    return abx_files_list(loop_of(c->rpc), r->path, r->depth ? r->depth : 1, on_entries, c, &c->op,
-                          err);
 }
 
 static void stat_one(struct abx_rpc *rpc, const ProtobufCMessage *in)
 {
     const Filesystem__StatRequest *r = (const Filesystem__StatRequest *)in;
-    serve(rpc, &(struct work){r->path, NULL, 0, run_stat, answer_stat});
+    serve(rpc, &(struct work){r->path, NULL, 0, ABX_FILES_STAT, answer_stat});
 }
 
 static void make_dir(struct abx_rpc *rpc, const ProtobufCMessage *in)
 {
     const Filesystem__MakeDirRequest *r = (const Filesystem__MakeDirRequest *)in;
-    serve(rpc, &(struct work){r->path, NULL, 0, run_mkdir, answer_mkdir});
+    serve(rpc, &(struct work){r->path, NULL, 0, ABX_FILES_MKDIR, answer_mkdir});
 }
 
 static void move(struct abx_rpc *rpc, const ProtobufCMessage *in)
 {
     const Filesystem__MoveRequest *r = (const Filesystem__MoveRequest *)in;
     const char *to = r->destination ? r->destination : "";
-    serve(rpc, &(struct work){r->source, to, 0, run_move, answer_move});
+    serve(rpc, &(struct work){r->source, to, 0, ABX_FILES_MOVE, answer_move});
 }
 
 static void remove_tree(struct abx_rpc *rpc, const ProtobufCMessage *in)
 {
     const Filesystem__RemoveRequest *r = (const Filesystem__RemoveRequest *)in;
-    serve(rpc, &(struct work){r->path, NULL, 0, run_remove, answer_remove});
+    serve(rpc, &(struct work){r->path, NULL, 0, ABX_FILES_REMOVE, answer_remove});
 }
 
 static void list_dir(struct abx_rpc *rpc, const ProtobufCMessage *in)
 {
     const Filesystem__ListDirRequest *r = (const Filesystem__ListDirRequest *)in;
-    serve(rpc, &(struct work){r->path, NULL, r->depth, run_list, answer_list});
+    serve(rpc, &(struct work){r->path, NULL, r->depth, ABX_FILES_LIST, answer_list});
 }
 
 static void no_watch(struct abx_rpc *rpc, const ProtobufCMessage *in)
