@@ -25,6 +25,7 @@ static struct abx_stream *target(struct abx__process_io *io)
 static void finish_first(struct abx__process_io *io, const struct abx_error *err)
 {
     struct input_write *w = abx_list_first(&io->writes, struct input_write, node);
+    ABX_ASSERT(w != NULL);
     abx_list_remove(&w->node);
     io->write_count--;
     io->write_bytes -= w->len;
