@@ -274,6 +274,21 @@ void abx__exchange_on_later(struct abx_defer *d)
     hand_back(x, &err);
 }
 
+/* A peer that has seen nothing yet gets an answer; a reset would look like a broken network. */
+static void cut(struct abx__exchange *x)
+{
+    static const struct abx_error gone = {.code = ABX_UNAVAILABLE, .msg = "the upstream was cut"};
+    if (x->is_tunnel) {
+        abx__exchange_cut_tunnel(x);
+    } else if (x->req && (x->is_begun || x->call == NULL)) {
+        abx_http_abort(x->req);
+    } else if (x->req) {
+        abx_http_call_cancel(x->call);
+        x->call = NULL;
+        hand_back(x, &gone);
+    }
+}
+
 void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target)
 {
     struct abx__upstream *up = abx_map_get(&pool->upstreams, target);
@@ -281,12 +296,6 @@ void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target)
         return;
     up->refs++;
     struct abx__exchange *x;
-    abx_list_foreach(x, &up->proxied, struct abx__exchange, node)
-    {
-        if (x->is_tunnel)
-            abx__exchange_cut_tunnel(x);
-        else if (x->req)
-            abx_http_abort(x->req);
-    }
+    abx_list_foreach(x, &up->proxied, struct abx__exchange, node) cut(x);
     abx__upstream_unref(up);
 }

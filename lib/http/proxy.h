@@ -32,5 +32,6 @@ struct abx_http_proxy_options {
 /** Takes over @req (its callbacks and `data`). @o is copied; strings in it must live as long as
  * @req. */
 void abx_http_proxy(struct abx_http_req *req, const struct abx_http_proxy_options *o);
-/** Cuts every exchange and tunnel to @target now (sandbox killed): clients see a reset. */
+/** Cuts every exchange and tunnel to @target now (sandbox killed): clients see a reset where an
+ * answer had begun; where none had, on_unreachable answers (err->sys == 0), before this returns. */
 void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target);

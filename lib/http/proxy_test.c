@@ -521,13 +521,19 @@ TEST(proxy_tunnel_ends_with_either_side)
     }
 }
 
-TEST(proxy_cut_resets_everything_to_a_target)
+TEST(proxy_cut_resets_what_had_begun_and_answers_the_rest)
 {
     open_world(true);
-    int tunnel, plain = front_peer(true);
+    int tunnel, plain = front_peer(true), waiting = front_peer(false);
     open_tunnel(&tunnel, true);
     kit_send(&w.k, plain, ABX_STR("GET / HTTP/1.1\r\n" HOST "\r\n"));
     RUN_UNTIL(&w.k.loop, w.connects == 2);
+    ABX_AUTO_BUF begun;
+    kit_send(&w.k, w.raw[1],
+             ABX_STR("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"));
+    receive(plain, &begun, "1\r\na\r\n");
+    kit_send(&w.k, waiting, ABX_STR("POST / HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\npart"));
+    RUN_UNTIL(&w.k.loop, w.connects == 3);
     abx_http_proxy_cut(w.pool, ABX_STR("nobody"));
     assert_int_equal(w.done, 0);
     abx_http_proxy_cut(w.pool, ABX_STR("up"));
@@ -535,9 +541,12 @@ TEST(proxy_cut_resets_everything_to_a_target)
     abx_buf_init(&got, 1 << 20);
     assert_int_equal(kit_receive(&w.k, tunnel, &got, NULL), -ECONNRESET);
     assert_int_equal(kit_receive(&w.k, plain, &got, NULL), -ECONNRESET);
-    RUN_UNTIL(&w.k.loop, w.done == 2);
+    kit_expect(&w.k, waiting, "", "502 Bad Gateway");
+    assert_int_equal(w.unreachable, 1);
+    RUN_UNTIL(&w.k.loop, w.done == 3);
     close(tunnel);
     close(plain);
+    close(waiting);
     close_world();
 }
 

@@ -88,7 +88,7 @@ class Engine:
                 path = os.path.join(folder, name)
                 if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) < 1 << 24:
                     data = read(path)
-                    if REPORT.search(data):
+                    if not data.startswith(b"\x7fELF") and REPORT.search(data):
                         yield path, data[-4000:].decode(errors="replace")
 
     def __enter__(self):
