@@ -16,7 +16,7 @@ file(GLOB abx_shim_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/sh
 find_program(ABX_MUSL_GCC musl-gcc REQUIRED)
 set(abx_shim ${CMAKE_BINARY_DIR}/bin/abx-shim)
 add_custom_command(OUTPUT ${abx_shim}
-  COMMAND ${ABX_MUSL_GCC} -std=c17 -D_GNU_SOURCE -Os -static -s -Wall -Wextra -Wpedantic -Wshadow
+  COMMAND ${ABX_MUSL_GCC} -std=c17 -D_GNU_SOURCE -Os -static -s -ffunction-sections -Wl,--gc-sections -Wall -Wextra -Wpedantic -Wshadow
     -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers -Wstrict-prototypes
     -Wmissing-prototypes -Wundef -Wvla -Wwrite-strings -Wcast-qual -Wformat=2 -Werror
     -fstack-protector-strong -Wl,-z,relro,-z,now -Wl,-z,noseparate-code

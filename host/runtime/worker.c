@@ -190,8 +190,11 @@ static int open_folder(int at, const char *name, mode_t mode, gid_t gid)
     int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    if (fchown(fd, (uid_t)-1, gid) < 0 || fchmod(fd, mode) < 0) {
-        int r = -errno;
+    /* Made by another user it could be swapped under us: the state folder is the network side's. */
+    struct stat st;
+    bool is_ours = fstat(fd, &st) == 0 && st.st_uid == geteuid();
+    if (!is_ours || fchown(fd, (uid_t)-1, gid) < 0 || fchmod(fd, mode) < 0) {
+        int r = is_ours ? -errno : -EPERM;
         close(fd);
         return r;
     }

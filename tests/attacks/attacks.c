@@ -67,7 +67,9 @@ static void identity(FILE *out, const char *arg)
 
 static void write_file(FILE *out, const char *path)
 {
-    int fd = open(path, O_WRONLY | O_CREAT, 0644);
+    int fd = open(path, O_WRONLY);
+    if (fd < 0 && errno == ENOENT)
+        fd = open(path, O_WRONLY | O_CREAT, 0644);
     verdict(out, "write", fd < 0 ? fd : write(fd, "x", 1));
     if (fd >= 0)
         close(fd);
@@ -273,6 +275,35 @@ static void descriptors(FILE *out, const char *arg)
     }
 }
 
+/* Another architecture's entry: kills. */
+static void i386(FILE *out, const char *arg)
+{
+    (void)arg;
+    pid_t pid = fork();
+    if (pid == 0) {
+        long r = 20; /* getpid */
+        __asm__ volatile("int $0x80" : "+a"(r) : : "memory");
+        _exit(0);
+    }
+    signal(SIGCHLD, SIG_DFL);
+    int w = 0;
+    waitpid(pid, &w, 0);
+    fprintf(out, "signal %d\n", WIFSIGNALED(w) ? WTERMSIG(w) : 0);
+}
+
+/* To a listener of the host's loopback. */
+static void tcp(FILE *out, const char *port)
+{
+    struct {
+        unsigned short family, port;
+        unsigned char ip[4], zero[8];
+    } addr = {.family = AF_INET, .ip = {127, 0, 0, 1}};
+    unsigned p = (unsigned)strtoul(port, NULL, 10);
+    addr.port = (unsigned short)((p & 0xffu) << 8 | p >> 8);
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    verdict(out, "connect", connect(s, (const struct sockaddr *)(const void *)&addr, sizeof(addr)));
+}
+
 static void set_suid(FILE *out, const char *path)
 {
     verdict(out, "chmod", chmod(path, 04755));
@@ -298,13 +329,24 @@ static void end(FILE *out, const char *arg)
 }
 
 const struct attack attacks[] = {
-    {"abstract", abstract}, {"capabilities", capabilities},
-    {"cat", cat},           {"descriptors", descriptors},
-    {"forks", forks},       {"identity", identity},
-    {"inotify", inotify},   {"kill-init", end},
-    {"limits", limits},     {"list", list},
-    {"memory", memory},     {"namespaces", namespaces},
-    {"set-suid", set_suid}, {"sockets", sockets},
-    {"stat", stat_file},    {"syscalls", syscalls},
-    {"write", write_file},  {NULL, NULL},
+    {"abstract", abstract},
+    {"capabilities", capabilities},
+    {"cat", cat},
+    {"descriptors", descriptors},
+    {"forks", forks},
+    {"i386", i386},
+    {"identity", identity},
+    {"inotify", inotify},
+    {"kill-init", end},
+    {"limits", limits},
+    {"list", list},
+    {"memory", memory},
+    {"namespaces", namespaces},
+    {"set-suid", set_suid},
+    {"sockets", sockets},
+    {"stat", stat_file},
+    {"syscalls", syscalls},
+    {"tcp", tcp},
+    {"write", write_file},
+    {NULL, NULL},
 };

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,13 +12,7 @@
 
 #include "lib/base/banned.h"
 
-enum {
-    SYS_CLONE3 = 435,
-    TREE_CLONE = 1,
-    EMPTY_PATH = 0x1000,
-    SECBIT_NO_FIXUP = 1 << 2,
-    IDMAP_COUNT = 65536
-};
+enum { SYS_CLONE3 = 435, TREE_CLONE = 1, EMPTY_PATH = 0x1000, SECBIT_NO_FIXUP = 1 << 2 };
 /* clone3's flags; CLONE_NEWCGROUP comes later, by PID 1 in its cgroup. */
 static const uint64_t NEW_USER = 0x10000000, NEW_PIDFD = 0x00001000;
 static const uint64_t NEW_ALL = UINT64_C(0x10000000) /* user */ | 0x00020000 /* mount */ |
@@ -70,8 +63,10 @@ static int make_idmap(uint32_t inside, uint32_t outside)
     if (pid == 0)
         for (;;)
             pause();
-    char path[64], text[64];
-    snprintf(text, sizeof(text), "%u %u %u\n", inside, outside, (unsigned)IDMAP_COUNT);
+    char path[64], text[64], from[12], to[12];
+    sys_number(from, inside);
+    sys_number(to, outside);
+    sys_join(text, sizeof(text), (const char *[]){from, " ", to, " 65536\n", NULL});
     sys_proc_path(path, pid, "uid_map");
     int r = sys_write_file(path, text);
     sys_proc_path(path, pid, "gid_map");

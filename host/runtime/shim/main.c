@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -65,7 +64,7 @@ static int admit(pid_t pid, struct shim_failure *f)
     size_t pos = 0;
     int more;
     char path[64], text[16];
-    snprintf(text, sizeof(text), "%d", (int)pid);
+    sys_number(text, (uint32_t)pid);
     while ((more = shim_op_next(&start, &pos, &op)) > 0) {
         int r = 0;
         if (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID) {

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/random.h>
@@ -24,6 +23,13 @@ static const unsigned long QUIET = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 static int neg(int r)
 {
     return r < 0 ? -errno : 0;
+}
+
+static void fd_path(char out[64], int fd)
+{
+    char number[12];
+    sys_number(number, (uint32_t)fd);
+    (void)sys_join(out, 64, (const char *[]){"/proc/self/fd/", number, NULL});
 }
 
 static uint64_t attributes(unsigned flags)
@@ -63,7 +69,7 @@ static int bind_on(int dir, const char *path, int target, unsigned flags)
 static int fd_mount(int target, const char *type, unsigned long flags, const char *options)
 {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+    fd_path(path, target);
     return neg(mount("abx", path, type, flags, options));
 }
 
@@ -81,7 +87,7 @@ static int mask(int target)
 static int seal(int root, const char *a, int target)
 {
     char path[64];
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", target);
+    fd_path(path, target);
     if (mount(path, path, NULL, MS_BIND | MS_REC, NULL) < 0)
         return -errno;
     int top = sys_open_in_root(root, a, O_PATH); /* what is mounted there now */
@@ -112,15 +118,20 @@ static int boot_id(int target)
         return -EIO;
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* RFC 9562 version 4 */
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    char text[48];
-    int n = snprintf(text, sizeof(text),
-                     "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x\n", b[0],
-                     b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12],
-                     b[13], b[14], b[15]);
+    static const char digits[] = "0123456789abcdef";
+    char text[37];
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof(b); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10)
+            text[n++] = '-';
+        text[n++] = digits[b[i] >> 4];
+        text[n++] = digits[b[i] & 15];
+    }
+    text[n++] = '\n';
     int fd = open("/tmp/boot_id", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
     if (fd < 0)
         return -errno;
-    int r = write(fd, text, (size_t)n) == n ? 0 : -EIO;
+    int r = write(fd, text, n) == (ssize_t)n ? 0 : -EIO;
     close(fd);
     return r < 0 ? r
                  : bind_on(AT_FDCWD, "/tmp/boot_id", target,
@@ -135,7 +146,9 @@ static int open_parent(int root, const char *path, const char **ret_name)
     if (slash == NULL || slash[1] == 0)
         return -EINVAL;
     *ret_name = slash + 1;
-    snprintf(dir, sizeof(dir), "%.*s/", (int)(slash - path), path);
+    size_t len = (size_t)(slash - path) + 1;
+    memcpy(dir, path, len); /* a text of a record: shorter than dir */
+    dir[len] = 0;
     return sys_open_in_root(root, dir, O_PATH | O_DIRECTORY);
 }
 
@@ -232,10 +245,9 @@ int shim_mount_root(const struct shim_start *st, const char *options, int *ret_r
             return r;
     }
     char text[512];
-    int n = snprintf(text, sizeof(text),
-                     "lowerdir=/tmp/l0:/tmp/l1,upperdir=/tmp/fs/upper,workdir=/tmp/fs/work,%s",
-                     options);
-    if (n < 0 || (size_t)n >= sizeof(text))
+    static const char layers[] =
+        "lowerdir=/tmp/l0:/tmp/l1,upperdir=/tmp/fs/upper,workdir=/tmp/fs/work,";
+    if (!sys_join(text, sizeof(text), (const char *[]){layers, options, NULL}))
         return -ENAMETOOLONG;
     if (mkdir("/tmp/root", 0700) < 0 || mount("abx", "/tmp/root", "overlay", MS_NODEV, text) < 0)
         return -errno;

@@ -55,5 +55,9 @@ int sys_pivot_root(void);
 int sys_pidfd_signal(int pidfd, int signum);
 int sys_write_file(const char *path, const char *text);
 int sys_set_caps(uint64_t permitted);
+/** Decimal text. (No stdio here: it would double the program.) */
+void sys_number(char out[12], uint32_t value);
+/** The parts (NULL at the end) one behind the other; false when they do not fit in @cap. */
+bool sys_join(char *out, size_t cap, const char *const *parts);
 /** "" or the path /proc/PID/NAME in @out. */
 void sys_proc_path(char out[64], pid_t pid, const char *name);

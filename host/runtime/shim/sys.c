@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,6 +30,32 @@ struct open_how_v0 {
 };
 static const uint64_t ATTR_IDMAP = 0x00100000;
 static const uint64_t PROPAGATION_PRIVATE = 1u << 18;
+
+void sys_number(char out[12], uint32_t value)
+{
+    char digits[12];
+    size_t n = 0, i = 0;
+    do
+        digits[n++] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    while (n > 0)
+        out[i++] = digits[--n];
+    out[i] = 0;
+}
+
+bool sys_join(char *out, size_t cap, const char *const *parts)
+{
+    size_t len = 0;
+    for (; *parts != NULL; parts++) {
+        size_t n = strlen(*parts);
+        if (n >= cap - len)
+            return false;
+        memcpy(out + len, *parts, n);
+        len += n;
+        out[len] = 0;
+    }
+    return true;
+}
 
 static int result(long r)
 {
@@ -101,13 +126,16 @@ int sys_set_caps(uint64_t permitted)
 
 void sys_proc_path(char out[64], pid_t pid, const char *name)
 {
-    snprintf(out, 64, "/proc/%d/%s", (int)pid, name);
+    char number[12];
+    sys_number(number, (uint32_t)pid);
+    (void)sys_join(out, 64, (const char *[]){"/proc/", number, "/", name, NULL});
 }
 
 int shim_fail(struct shim_failure *f, int neg_errno, const char *step, const char *a)
 {
     f->error = -neg_errno;
-    snprintf(f->step, sizeof(f->step), "%s%s%.90s", step, *a ? " " : "", a);
+    if (!sys_join(f->step, sizeof(f->step), (const char *[]){step, *a ? " " : "", a, NULL}))
+        (void)sys_join(f->step, sizeof(f->step), (const char *[]){step, NULL});
     return neg_errno;
 }
 
