@@ -72,7 +72,10 @@ static void next_request(struct abx_http_conn *c)
 /* The answer is complete; the request may not be. */
 static void settle(struct abx_http_conn *c)
 {
+    const struct abx_http_head *head = &c->parser.head;
     abx__http_out_flush(c);
+    if (c->in == ABX__IN_BODY && !head->is_chunked && head->content_length == 0)
+        c->in = ABX__IN_DONE; /* answered before the parser told the end of nothing */
     end_exchange(c, false);
     if (!c->keep_alive || c->server->closing)
         finish_connection(c);

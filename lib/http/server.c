@@ -5,6 +5,7 @@
 #include "lib/base/fd.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -144,6 +145,7 @@ int abx_http_server_listen(struct abx_http_server *s, int take_fd, int tag, stru
         free(l);
         return abx_err_wrap(err, "listen");
     }
+    abx_stream_tune_tcp(fd);
     l->fd = abx_fd_take(&fd);
     abx_list_push(&s->listeners, &l->node);
     s->handles++;
@@ -230,18 +232,23 @@ void abx_http_server_close(struct abx_http_server *s, bool now, void (*closed)(v
     abx_timer_start(&s->backoff, CLOSE_GRACE_MS, 0);
 }
 
-/* "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", made once a second. */
+/* "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n", made once a second, without locale or time zone. */
 struct abx_str abx__http_date(struct abx_http_server *s)
 {
+    static const char days[] = "SunMonTueWedThuFriSat";
+    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
     uint64_t now = uv_now(&s->loop->uv);
-    if (s->date_len == 0 || now - s->date_at >= 1000) {
-        struct timespec wall;
-        struct tm tm;
-        clock_gettime(CLOCK_REALTIME, &wall);
-        gmtime_r(&wall.tv_sec, &tm);
-        s->date_len =
-            strftime(s->date, sizeof(s->date), "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", &tm);
-        s->date_at = now;
-    }
+    if (s->date_len && now - s->date_at < 1000)
+        return abx_str_n(s->date, s->date_len);
+    struct timespec wall;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    gmtime_r(&wall.tv_sec, &tm);
+    int n = snprintf(s->date, sizeof(s->date), "Date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n",
+                     days + (size_t)tm.tm_wday * 3, tm.tm_mday, months + (size_t)tm.tm_mon * 3,
+                     tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
+    ABX_ASSERT(n > 0 && (size_t)n < sizeof(s->date));
+    s->date_len = (size_t)n;
+    s->date_at = now;
     return abx_str_n(s->date, s->date_len);
 }

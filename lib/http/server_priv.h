@@ -62,7 +62,7 @@ struct abx_http_server {
     void *closed_arg;
     uint64_t date_at; /* loop time of `date` */
     size_t date_len;
-    char date[48]; /* the Date field, complete */
+    char date[80]; /* the Date field, complete */
 };
 
 /* server.c */

@@ -3,6 +3,7 @@
 #include "tests/unit/alloc.h"
 
 #include <sys/resource.h>
+#include <time.h>
 
 #include "lib/base/banned.h"
 
@@ -28,6 +29,10 @@ TEST(server_answers_and_keeps_the_connection)
                    "X-Kit: yes\r\nContent-Length: 5\r\n\r\nhello");
     assert_int_equal(k.closes, 3);
     assert_int_equal(k.aborts, 0);
+    char date[64]; /* as strftime() has it in the C locale */
+    time_t now = time(NULL);
+    strftime(date, sizeof(date), "Date: %a, %d %b %Y %H:", gmtime(&now));
+    kit_expect(&k, fd, "GET /hello HTTP/1.1\r\n" HOST "\r\n", date);
     close(fd);
     RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 0);
     kit_close(&k);

@@ -69,6 +69,8 @@ static void arm(struct abx_stream *s)
     }
     int r = uv_poll_start(&s->uv, (int)want, on_event);
     ABX_ASSERT(r == 0); /* fails only for a descriptor that another handle watches */
+    if (s->write_error == 0)
+        abx_defer_cancel(&s->later);
 }
 
 static void drop_queue(struct abx_stream *s)
@@ -275,6 +277,10 @@ static void on_later(struct abx_defer *d)
     struct abx_stream *s = d->owner;
     if (s->closing)
         return;
+    if (s->write_error == 0) { /* it was just opened */
+        arm(s);
+        return;
+    }
     s->is_busy = true;
     /* A peer that stopped listening may have said why: read that before the error. */
     if (s->reading && s->late_reads++ < LATE_READS_MAX && read_some(s))
@@ -287,8 +293,34 @@ static void on_later(struct abx_defer *d)
     arm(s);
 }
 
+void abx_stream_tune_tcp(int fd)
+{
+    const int on = 1, unsent = TCP_UNSENT;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+}
+
+/* One system call for a socket that a tuned listener accepted, which is the common case. */
+static int classify_socket(struct abx_stream *s)
+{
+    int nodelay = 0;
+    socklen_t len = sizeof(nodelay);
+    s->can_write = true;
+    s->kind = KIND_TCP;
+    if (getsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, &len) == 0) {
+        if (!nodelay)
+            abx_stream_tune_tcp(s->fd);
+        return 0;
+    }
+    s->kind = KIND_SOCKET;
+    return errno == ENOTSOCK || errno == EBADF ? -errno : 0;
+}
+
 static int classify(struct abx_stream *s)
 {
+    int r = classify_socket(s);
+    if (r != -ENOTSOCK)
+        return r;
     struct stat st;
     if (fstat(s->fd, &st) < 0)
         return -errno;
@@ -298,18 +330,6 @@ static int classify(struct abx_stream *s)
     s->can_write = (flags & O_ACCMODE) != O_RDONLY;
     s->ended = (flags & O_ACCMODE) == O_WRONLY; /* there is no input */
     s->kind = S_ISFIFO(st.st_mode) ? KIND_PIPE : KIND_OTHER;
-    if (!S_ISSOCK(st.st_mode))
-        return 0;
-    s->kind = KIND_SOCKET;
-    int domain = 0;
-    socklen_t len = sizeof(domain);
-    getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-    if (domain == AF_INET || domain == AF_INET6) {
-        const int on = 1, unsent = TCP_UNSENT;
-        setsockopt(s->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        setsockopt(s->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
-        s->kind = KIND_TCP;
-    }
     return 0;
 }
 
@@ -327,7 +347,7 @@ int abx_stream_open(struct abx_stream *s, struct abx_loop *l, int take_fd,
     }
     s->uv.data = s;
     s->handles = 1;
-    arm(s);
+    abx_defer_start(&s->later, l, on_later, s); /* most are resumed at once, which arms */
     return 0;
 }
 

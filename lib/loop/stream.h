@@ -73,6 +73,9 @@ void abx_stream_close(struct abx_stream *s);
 void abx_stream_reset(struct abx_stream *s);
 /** Hands the stream to another owner, with what is queued; callbacks go to @ops from now on. */
 void abx_stream_set_owner(struct abx_stream *s, const struct abx_stream_ops *ops, void *owner);
+/** What abx_stream_open() does to a TCP socket; on a listener, so that the accepted ones inherit.
+ */
+void abx_stream_tune_tcp(int fd);
 int abx_stream_fd(const struct abx_stream *s);
 /** open() done and close() not yet called. */
 bool abx_stream_is_open(const struct abx_stream *s);
