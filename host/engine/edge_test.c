@@ -257,6 +257,21 @@ TEST(edge_kill_cuts_streams_when_health_is_502_already)
     kit_teardown();
 }
 
+TEST(edge_kill_answers_what_had_no_answer_yet)
+{
+    setup();
+    char text[512];
+    int fd = kit_connect();
+    snprintf(text, sizeof(text), "GET /late HTTP/1.1\r\n%s\r\n", to(3000, ""));
+    kit_send(fd, text, strlen(text));
+    KIT_UNTIL(kit.hanging != NULL);
+    abx__sandbox_kill(abx__sandbox_find(&kit.e, abx_str(id)), NULL);
+    assert_int_equal(kit_read(fd), 502);
+    assert_true(kit_said("The sandbox was not found"));
+    close(fd);
+    kit_teardown();
+}
+
 TEST(edge_connections_are_capped_and_counted_back)
 {
     setup();

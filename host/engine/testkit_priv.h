@@ -52,7 +52,7 @@ static struct kit {
     int init_status;
     int counts[4];                /* by kit_op */
     char init_body[4096];         /* of the last /init */
-    struct abx_http_req *hanging; /* of /hang */
+    struct abx_http_req *hanging; /* of /hang or /late */
     int hang_aborts;
     size_t kept; /* ids that the last gc was told to keep */
     /* the client */
@@ -62,7 +62,7 @@ static struct kit {
     bool was_reset;
 } kit;
 
-/* The gateway of a sandbox: /init, /health, /hang; everything else is told back. */
+/* The gateway of a sandbox: /init, /health, /hang and /late; everything else is told back. */
 
 struct kit_init {
     struct abx_buf body;
@@ -117,6 +117,9 @@ static inline void kit_gateway(struct abx_http_req *req)
         req->on_body = kit_on_init_body;
         req->on_body_end = kit_on_init_end;
         req->on_close = kit_on_init_close;
+    } else if (abx_str_is(req->path, "/late")) {
+        kit.hanging = req;
+        req->on_close = kit_on_hang_close;
     } else if (abx_str_is(req->path, "/hang")) {
         kit.hanging = req;
         req->on_close = kit_on_hang_close;
