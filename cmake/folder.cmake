@@ -16,7 +16,8 @@ function(abx_add_test source lib)
   set(name ${prefix}_${base})
   add_executable(${name} ${source})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  target_link_libraries(${name} PRIVATE ${lib} abx_test_main)
+  # Whole: the wrapped allocators are wanted by libraries that come after it.
+  target_link_libraries(${name} PRIVATE ${lib} $<LINK_LIBRARY:WHOLE_ARCHIVE,abx_test_main>)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT
     "ABX_BUILD=${CMAKE_BINARY_DIR};ABX_SOURCE=${CMAKE_SOURCE_DIR}")
