@@ -200,7 +200,7 @@ static inline bool is_dead(int pid)
 
 static inline void wait_dead(int pid)
 {
-    int64_t until = abx_time_mono_ms() + 2000;
+    int64_t until = abx_time_mono_ms() + GUARD_MS;
     while (!is_dead(pid) && abx_time_mono_ms() < until)
         usleep(1000);
     assert_true(is_dead(pid));
