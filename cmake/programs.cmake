@@ -1,5 +1,33 @@
 # The programs: abx-guest (inside a sandbox), abx-shim (parent of its PID 1), abx (host).
 
+# abx-guest. Release: one static-pie file. Elsewhere it can not be static (sanitizers), so it brings
+# its own loader and libraries: build/<preset>/guest-libs/ is laid over a sandbox as /.fce2b/lib.
+# abx-guest-host is the same objects linked as an ordinary program, for tests on the host.
+function(abx_add_guest)
+  set(libs abx_guest_init abx_guest_gateway abx_guest_envd)
+  if(ABX_STATIC)
+    add_executable(abx-guest guest/main.c)
+    target_link_libraries(abx-guest PRIVATE ${libs})
+    target_link_options(abx-guest PRIVATE -static-pie -Wl,-z,relro,-z,now $<$<CONFIG:Release>:-s>)
+    add_executable(abx-guest-host ALIAS abx-guest)
+    return()
+  endif()
+  add_library(abx_guest_main OBJECT guest/main.c)
+  target_link_libraries(abx_guest_main PUBLIC ${libs})
+  foreach(program abx-guest abx-guest-host)
+    add_executable(${program})
+    target_link_libraries(${program} PRIVATE abx_guest_main)
+  endforeach()
+  target_link_options(abx-guest PRIVATE
+    -Wl,--dynamic-linker=/.fce2b/lib/ld-linux-x86-64.so.2 -Wl,-rpath,/.fce2b/lib)
+  add_custom_command(TARGET abx-guest-host POST_BUILD
+    COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:abx-guest-host>
+      -DOUT=${CMAKE_BINARY_DIR}/guest-libs -P ${CMAKE_SOURCE_DIR}/cmake/guest-libs.cmake
+    VERBATIM)
+  add_dependencies(abx-guest abx-guest-host) # its libraries come with the host's link
+endfunction()
+abx_add_guest()
+
 # The sandbox's seccomp filter, made at build time (security S54).
 add_executable(abx-gen-seccomp host/runtime/seccomp/gen.c)
 target_link_libraries(abx-gen-seccomp PRIVATE seccomp)

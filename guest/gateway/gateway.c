@@ -167,9 +167,8 @@ static void on_request(struct abx_http_req *req)
 static void on_server_closed(void *arg)
 {
     struct abx__gateway *g = arg;
-    g->server = NULL;
-    abx_http_pool_close(g->pool);
-    abx_loop_stop(&g->loop);
+    abx__gateway_cancel_dials(g);
+    abx_http_pool_close(g->pool); /* the loop ends when the last of it has closed */
 }
 
 static void on_stop(struct abx_signal *s, int signum)

@@ -12,12 +12,12 @@
 /* What a service gets at each start. Descriptors are its own copies, closed with it. */
 struct abx_init_context {
     struct abx_state_page *page;
-    int engine_fd;  /* listening unix socket of the engine; -1: none */
-    int tcp_fd;     /* listening TCP socket of the gateway; -1: none */
-    int channel_fd; /* this service's end of gateway->envd: SEQPACKET; each message carries one
-                     * connected stream socket */
-    int init_fd;    /* envd's end of envd->init: SEQPACKET; a message "P" (no token) or "P" and the
-                     * SHA-256 of the token carries the sealed memfd of the new state */
+    int engine_fd;    /* listening unix socket of the engine; -1: none */
+    int tcp_fd;       /* listening TCP socket of the gateway; -1: none */
+    int channel_fd;   /* this service's end of gateway->envd: SEQPACKET; each message carries one
+                       * connected stream socket */
+    int init_fd;      /* envd's end of envd->init: SEQPACKET; a message, SHA-256 of the token or one
+                       * zero byte, carries the sealed memfd of the new state */
     int provision_fd; /* the last sealed memfd, read from offset 0; -1: never provisioned */
     bool locked;
     void *arg; /* of the options */

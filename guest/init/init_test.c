@@ -293,9 +293,8 @@ static const char state_text[] = "{\"token\":\"secret\"}";
 static int send_state(int init_fd, int seals, size_t len)
 {
     ABX_AUTO_FD memfd = memfd_create("state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    char text[1 + ABX_STATE_HASH];
-    memset(text, 'h', sizeof(text));
-    text[0] = 'P';
+    char text[ABX_STATE_HASH];
+    memset(text, len == 1 ? 0 : 'h', sizeof(text));
     if (write(memfd, state_text, sizeof(state_text)) < 0 || fcntl(memfd, F_ADD_SEALS, seals) < 0)
         return -1;
     return abx_fd_send(init_fd, text, len, &memfd, 1) < 0 ? -1 : 0;
@@ -313,9 +312,8 @@ static int service_provisioned(const struct abx_init_context *c)
     enum { ALL = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
     unsigned char hash[ABX_STATE_HASH] = "";
     if (c->provision_fd < 0) {
-        bool refused =
-            send_state(c->init_fd, F_SEAL_WRITE, 1 + ABX_STATE_HASH) == 0; /* not sealed */
-        bool sent = send_state(c->init_fd, ALL, 1 + ABX_STATE_HASH) == 0;
+        bool refused = send_state(c->init_fd, F_SEAL_WRITE, ABX_STATE_HASH) == 0; /* not sealed */
+        bool sent = send_state(c->init_fd, ALL, ABX_STATE_HASH) == 0;
         wait_provisions(c, 1);
         report(c->engine_fd, "refused=%d sent=%d count=%u", refused, sent,
                atomic_load(&c->page->provisions));

@@ -10,7 +10,7 @@
 
 #include "lib/base/banned.h"
 
-enum { KIND_BYTES = 1, MAX_STATE_BYTES = 4 << 20, MAX_FDS = 4 };
+enum { NO_TOKEN_BYTES = 1, MAX_STATE_BYTES = 4 << 20, MAX_FDS = 4 };
 static const int needed_seals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 static bool is_sealed_memfd(int fd)
@@ -23,7 +23,7 @@ static bool is_sealed_memfd(int fd)
 
 void abx__provision_receive(struct abx__init *in)
 {
-    unsigned char text[KIND_BYTES + ABX_STATE_HASH + 1]; /* one more than any message has */
+    unsigned char text[ABX_STATE_HASH + 1]; /* one more than any message has */
     int fds[MAX_FDS];
     size_t count = MAX_FDS;
     ssize_t n = abx_fd_recv(in->init_pair[0], text, sizeof(text), fds, &count);
@@ -31,13 +31,13 @@ void abx__provision_receive(struct abx__init *in)
         abx_log(ABX_LOG_WARN, "provisioning message lost errno=%d", (int)-n);
     if (n < 0)
         return;
-    bool has_token = n == KIND_BYTES + ABX_STATE_HASH;
-    bool good =
-        (has_token || n == KIND_BYTES) && text[0] == 'P' && count == 1 && is_sealed_memfd(fds[0]);
+    bool has_token = n == ABX_STATE_HASH;
+    bool good = (has_token || (n == NO_TOKEN_BYTES && text[0] == 0)) && count == 1 &&
+                is_sealed_memfd(fds[0]);
     if (good) {
         abx_fd_close(&in->provision_fd);
         in->provision_fd = abx_fd_take(&fds[0]);
-        abx_state_page_set_token(in->page, has_token ? text + KIND_BYTES : NULL);
+        abx_state_page_set_token(in->page, has_token ? text : NULL);
         atomic_fetch_add(&in->page->provisions, 1);
     } else {
         abx_log(ABX_LOG_WARN, "provisioning message refused bytes=%zd descriptors=%zu", n, count);
