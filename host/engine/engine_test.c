@@ -286,6 +286,18 @@ TEST(timeout_kills_at_once_when_zero)
     kit_teardown();
 }
 
+TEST(timeout_is_by_the_clock_that_counts_suspend)
+{
+    kit_setup();
+    char id[32], token[80];
+    int64_t begun = abx_time_mono_ms();
+    kit_create("{\"templateID\":\"host\",\"timeout\":1}", id, token);
+    only_sandbox()->deadline_ms += 400; /* a timer that fires before it waits on */
+    KIT_UNTIL(kit.e.sandboxes.count == 0);
+    assert_true(abx_time_mono_ms() - begun >= 1390);
+    kit_teardown();
+}
+
 TEST(sandbox_that_ends_by_itself_is_removed)
 {
     kit_setup();

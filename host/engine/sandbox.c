@@ -14,6 +14,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "lib/base/banned.h"
 
@@ -21,8 +22,9 @@ enum {
     TEXT_MAX = 256 * 1024,    /* metadata and envs of one sandbox */
     INIT_DEADLINE_MS = 15000, /* from made to provisioned */
     INIT_RETRY_MAX_MS = 200,  /* the pauses grow from 10 ms to this */
-    DESTROY_ATTEMPTS = 4,     /* then the next start has another go */
-    DESTROY_RETRY_MS = 250,   /* times the attempt */
+    TIMEOUT_SLICE_MS = 30000,
+    DESTROY_ATTEMPTS = 4,   /* then the next start has another go */
+    DESTROY_RETRY_MS = 250, /* times the attempt */
 };
 
 static const struct {
@@ -180,10 +182,26 @@ static void fail_create(struct abx__sandbox *sb, const struct abx_error *err)
     begin_destroy(sb);
 }
 
+/* Runs on while the machine is suspended, and is never set back. */
+static int64_t boot_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_BOOTTIME, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* The loop's timers stand still in suspend: no wait is longer than a slice. */
+static void wait_for_deadline(struct abx__sandbox *sb)
+{
+    int64_t left = sb->deadline_ms - boot_ms();
+    left = left < 0 ? 0 : left;
+    abx_timer_start(&sb->timer, (uint64_t)(left < TIMEOUT_SLICE_MS ? left : TIMEOUT_SLICE_MS), 0);
+}
+
 static void arm_timeout(struct abx__sandbox *sb)
 {
-    int64_t left = sb->end_ms - abx_time_wall_ms();
-    abx_timer_start(&sb->timer, left > 0 ? (uint64_t)left : 0, 0);
+    sb->deadline_ms = boot_ms() + sb->end_ms - abx_time_wall_ms();
+    wait_for_deadline(sb);
 }
 
 static void on_timer(struct abx_timer *t)
@@ -196,6 +214,10 @@ static void on_timer(struct abx_timer *t)
             fail_create(sb, &err);
         break;
     case ABX__RUNNING:
+        if (boot_ms() < sb->deadline_ms) {
+            wait_for_deadline(sb);
+            break;
+        }
         abx_log(ABX_LOG_INFO, "sandbox timed out id=%s", sb->id);
         begin_destroy(sb);
         break;

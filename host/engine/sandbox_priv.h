@@ -30,6 +30,7 @@ struct abx__sandbox {
     struct abx_str metadata_text, envs_text; /* JSON objects; envs with the platform's own */
     uint32_t timeout_s;
     int64_t started_ns, end_ms; /* wall clock */
+    int64_t deadline_ms;        /* the same end by CLOCK_BOOTTIME: no clock setting moves it */
     struct abx_sandbox_info info;
     struct abx_timer timer; /* running: the timeout; else: the next attempt */
     struct abx_http_call *init_call;
