@@ -273,6 +273,7 @@ static int run_child(struct abx_process *p, const struct abx_process_spec *spec,
         .oom_score_adj = CHILD_OOM_SCORE,
         .reset_nice = true,
         .new_session = true,
+        .die_with_parent = true, /* a killed envd leaves nothing running (fault table) */
     };
     struct abx_error why = {0};
     int rc = abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, &why);
