@@ -1,4 +1,5 @@
 """bench/sandboxes.py: what `create`, `exec` and `size` measure: an engine of ours, requests to it, and its peers."""
+import base64
 import json
 import os
 import shutil
@@ -70,9 +71,9 @@ class Api:
         request = self.request_file("DELETE", f"/sandboxes/{sandbox['sandboxID']}", {"X-API-Key": self.key}, b"")
         self.load(request, 1, 1, 204)
 
-    def start_request(self, sandbox, command, *arguments):
+    def start_request(self, sandbox, command, *arguments, user=b"user"):
         headers = {"E2b-Sandbox-Id": sandbox["sandboxID"], "E2b-Sandbox-Port": 49983, "Content-Type": "application/connect+json",
-                   "Connect-Protocol-Version": 1, "Authorization": "Basic dXNlcjo="}
+                   "Connect-Protocol-Version": 1, "Authorization": "Basic " + base64.b64encode(user + b":").decode()}
         if sandbox.get("envdAccessToken"):
             headers["X-Access-Token"] = sandbox["envdAccessToken"]
         message = {"process": {"cmd": command, "args": list(arguments)}, "stdin": False}
