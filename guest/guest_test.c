@@ -519,6 +519,11 @@ TEST(a_killed_gateway_refuses_no_connection)
         assert_int_equal(sscanf(at, "\"gatewayPid\":%d", &pid), 1);
     }
     assert_true(pid > 1);
+    static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE, SIGQUIT};
+    for (size_t i = 0; i < ABX_COUNTOF(harmless); i++)
+        assert_int_equal(kill(pid, harmless[i]), 0);
+    ask(connect_engine(&r), "/.fce2b/health", "", out);
+    expect_in(out, "\"gatewayRestarts\":0");
     assert_int_equal(kill(pid, SIGKILL), 0);
     ask(connect_tcp(r.port), "/health", "", out);
     expect_in(out, "[envd] GET /health\n");

@@ -160,8 +160,34 @@ static void view_describe(void *arg, struct abx_json_writer *w)
 
 /* ---- services of PID 1 */
 
+/* Another envd to supervise, from the image's environment (S46). Not under the engine: only ours
+ * takes its channel and its lock. */
+static const char *other_envd(bool locked)
+{
+    const char *program = getenv(ABX_ENV_ENVD_BIN);
+    if (program == NULL || *program == '\0')
+        return NULL;
+    if (!locked)
+        return program;
+    abx_log(ABX_LOG_WARN, "%s is passed over: the engine needs its own envd", ABX_ENV_ENVD_BIN);
+    return NULL;
+}
+
+static int serve_other_envd(const char *program)
+{
+    char port[8], name[] = "envd", option[] = "-port";
+    snprintf(port, sizeof(port), "%u", port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD));
+    char *argv[] = {name, option, port, NULL};
+    execv(program, argv);
+    abx_log(ABX_LOG_ERROR, "exec failed program=%s errno=%d", program, errno);
+    return 127;
+}
+
 static int serve_envd(const struct abx_init_context *c)
 {
+    const char *other = other_envd(c->locked);
+    if (other != NULL)
+        return serve_other_envd(other);
     struct abx_envd_options o = {.channel_fd = c->channel_fd,
                                  .init_fd = c->init_fd,
                                  .state_fd = c->provision_fd,
@@ -176,7 +202,7 @@ static int serve_gateway(const struct abx_init_context *c)
     struct abx_gateway_options o = {
         .engine_fd = c->engine_fd,
         .tcp_fd = c->tcp_fd,
-        .channel_fd = c->channel_fd,
+        .channel_fd = other_envd(c->locked) != NULL ? -1 : c->channel_fd,
         .own_port = port_of(ABX_ENV_ENTRYPOINT_PORT, ABX_PORT_GATEWAY),
         .envd_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
         .interpreter_port = port_of(ABX_ENV_CI_PORT, ABX_PORT_INTERPRETER),

@@ -205,6 +205,21 @@ static uint16_t or_default(uint16_t port, uint16_t fallback)
     return port != 0 ? port : fallback;
 }
 
+/* PID 1 passes on whatever it is sent. The gateway has no settings to read again on HUP (all of
+ * them are PID 1's environment), and no other signal has a meaning here; none may end it. */
+static void ignore_signals(void)
+{
+    static const int kept[] = {SIGTERM, SIGINT,  SIGCHLD, SIGSEGV, SIGBUS, SIGFPE,
+                               SIGILL,  SIGABRT, SIGTRAP, SIGSYS,  SIGCONT};
+    for (int sig = 1; sig < NSIG; sig++) {
+        bool ignored = true;
+        for (size_t i = 0; i < ABX_COUNTOF(kept); i++)
+            ignored = ignored && sig != kept[i];
+        if (ignored)
+            signal(sig, SIG_IGN); /* refused for KILL, STOP and the C library's own */
+    }
+}
+
 int abx_gateway_main(const struct abx_gateway_options *o)
 {
     static struct abx__gateway gateway;
@@ -224,6 +239,7 @@ int abx_gateway_main(const struct abx_gateway_options *o)
         snprintf(g->host, sizeof(g->host), "%s", o->sandbox_id);
     else if (gethostname(g->host, sizeof(g->host) - 1) < 0)
         g->host[0] = '\0';
+    ignore_signals();
     if (sodium_init() < 0) {
         abx_log(ABX_LOG_ERROR, "sodium_init failed");
         return 1;
