@@ -2,6 +2,7 @@
 #include "lib/connect/filesystem.pb-c.h"
 #include "lib/connect/pbjson.h"
 #include "lib/connect/process.pb-c.h"
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 struct fixture {
@@ -211,4 +212,23 @@ TEST(pbjson_leaves_out_a_time_that_has_no_text)
     abx_pb_to_json(&e.base, &fx.out);
     assert_string_equal(fx.out.ptr, "{}");
     end();
+}
+
+TEST(pbjson_any_failed_allocation_is_reported)
+{
+    unsigned n = 1;
+    for (; abx_alloc_fail(n); n++) {
+        ProtobufCMessage *m = NULL;
+        begin();
+        int rc = abx_pb_from_json(ABX_STR("{\"process\":{\"cmd\":\"x\",\"args\":[\"a\"],\"envs\":"
+                                          "{\"k\":\"v\"}},\"stdin\":true}"),
+                                  &process__start_request__descriptor, &fx.arena, &m, &fx.err);
+        if (rc == 0)
+            abx_pb_to_json(m, &fx.out);
+        if (abx_alloc_failed())
+            assert_true((rc < 0 && fx.err.code == ABX_RESOURCE_EXHAUSTED) ||
+                        abx_buf_failed(&fx.out));
+        end();
+    }
+    assert_true(n > 2);
 }

@@ -1,6 +1,7 @@
 /* lib/json/json_test.c: field tables, caps, positions and the writer. */
 #include "lib/base/fd.h"
 #include "lib/json/json.h"
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 #include <jansson.h>
@@ -255,14 +256,16 @@ TEST(json_writer_nests_and_quotes)
 
 TEST(json_writer_doubles_read_back)
 {
-    static const double rows[] = {0.0, 0.1, -1.5, 1e300, 5e-324, 1.0 / 3, 123456789012345680.0};
+    static const double rows[] = {0.0,   -0.0,   0.1,     -1.5,
+                                  1e300, 5e-324, 1.0 / 3, 123456789012345680.0};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         ABX_AUTO_BUF out;
         abx_buf_init(&out, 64);
         struct abx_json_writer w;
         abx_json_writer_init(&w, &out);
         abx_json_f64(&w, rows[i]);
-        assert_true(strtod(out.ptr, NULL) == rows[i]);
+        double back = strtod(out.ptr, NULL);
+        assert_memory_equal(&back, &rows[i], sizeof(back));
     }
     ABX_AUTO_BUF nan_out;
     abx_buf_init(&nan_out, 64);
@@ -297,4 +300,29 @@ TEST(json_value_writes_a_document_back)
     abx_json_value(&w, doc);
     assert_string_equal(out.ptr, text);
     abx_json_free(doc);
+}
+
+TEST(json_any_failed_allocation_is_reported)
+{
+    unsigned n = 1;
+    for (; abx_alloc_fail(n); n++) {
+        struct abx_arena a;
+        struct req r = {0};
+        struct abx_error err = {0};
+        ABX_AUTO_BUF out;
+        struct abx_json_writer w;
+        abx_arena_init(&a, 1 << 16);
+        abx_buf_init(&out, 1 << 16);
+        int rc = abx_json_decode_text(
+            ABX_STR("{\"cmd\":\"x\",\"words\":[\"a\"],\"envs\":{\"k\":\"v\"}}"), false, req_fields,
+            &r, &a, &err);
+        abx_json_writer_init(&w, &out);
+        abx_json_str(&w, ABX_STR("a text that needs room"));
+        if (abx_alloc_failed())
+            assert_true((rc < 0 && err.code == ABX_RESOURCE_EXHAUSTED) || abx_buf_failed(&out));
+        else
+            assert_int_equal(rc, 0);
+        abx_arena_done(&a);
+    }
+    assert_true(n > 2);
 }

@@ -142,6 +142,10 @@ void abx_json_f64(struct abx_json_writer *w, double v)
         abx_buf_put_c(w->out, "null");
         return;
     }
+    if (v == 0 && signbit(v)) { /* "-0" would be read as the whole number 0 */
+        abx_buf_put_c(w->out, "-0.0");
+        return;
+    }
     char text[32];
     for (int digits = 15; digits <= 17; digits++) { /* the shortest that reads back the same */
         snprintf(text, sizeof(text), "%.*g", digits, v);
