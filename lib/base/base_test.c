@@ -112,6 +112,35 @@ TEST(numbers_are_whole_strings_in_range)
     assert_int_equal(abx_parse_hex64(ABX_STR("0x1"), &x), -1);
 }
 
+TEST(base64_gives_the_digits_of_the_rfc)
+{
+    /* Every digit in order, from the bytes that stand for it (RFC 4648 4), at each alignment. */
+    static const char want[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    unsigned char bytes[48];
+    for (unsigned i = 0; i < 16; i++) {
+        uint32_t v = (4 * i) << 18 | (4 * i + 1) << 12 | (4 * i + 2) << 6 | (4 * i + 3);
+        bytes[3 * i] = (unsigned char)(v >> 16);
+        bytes[3 * i + 1] = (unsigned char)(v >> 8);
+        bytes[3 * i + 2] = (unsigned char)v;
+    }
+    for (size_t from = 0; from < 48; from += 3)
+        for (size_t to = from; to <= 48; to += 3) {
+            ABX_AUTO_BUF text;
+            abx_buf_init(&text, 100);
+            abx_base64_encode(bytes + from, to - from, true, &text);
+            assert_true(abx_str_eq(abx_buf_str(&text),
+                                   abx_str_n(want + from / 3 * 4, (to - from) / 3 * 4)));
+        }
+    static const char *const rows[][2] = {
+        {"f", "Zg=="}, {"fo", "Zm8="}, {"foobar!", "Zm9vYmFyIQ=="}};
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        ABX_AUTO_BUF text;
+        abx_buf_init(&text, 100);
+        abx_base64_encode(rows[i][0], strlen(rows[i][0]), true, &text);
+        assert_string_equal(text.ptr, rows[i][1]);
+    }
+}
+
 TEST(base64_round_trips_and_refuses_garbage)
 {
     unsigned char data[64];

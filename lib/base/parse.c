@@ -6,6 +6,25 @@
 static const char base64_digits[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
+/* Two digits for each 12 bits: command output is mostly base64, and this is twice as fast. */
+/* clang-format off */
+#define P4(a, b, c, d, e)  {a, b}, {a, c}, {a, d}, {a, e}
+#define ROW(a) P4(a, 'A', 'B', 'C', 'D'), P4(a, 'E', 'F', 'G', 'H'), P4(a, 'I', 'J', 'K', 'L'), \
+    P4(a, 'M', 'N', 'O', 'P'), P4(a, 'Q', 'R', 'S', 'T'), P4(a, 'U', 'V', 'W', 'X'), \
+    P4(a, 'Y', 'Z', 'a', 'b'), P4(a, 'c', 'd', 'e', 'f'), P4(a, 'g', 'h', 'i', 'j'), \
+    P4(a, 'k', 'l', 'm', 'n'), P4(a, 'o', 'p', 'q', 'r'), P4(a, 's', 't', 'u', 'v'), \
+    P4(a, 'w', 'x', 'y', 'z'), P4(a, '0', '1', '2', '3'), P4(a, '4', '5', '6', '7'), \
+    P4(a, '8', '9', '+', '/')
+#define ROW4(a, b, c, d) ROW(a), ROW(b), ROW(c), ROW(d)
+static const char base64_pairs[4096][2] = {
+    ROW4('A', 'B', 'C', 'D'), ROW4('E', 'F', 'G', 'H'), ROW4('I', 'J', 'K', 'L'),
+    ROW4('M', 'N', 'O', 'P'), ROW4('Q', 'R', 'S', 'T'), ROW4('U', 'V', 'W', 'X'),
+    ROW4('Y', 'Z', 'a', 'b'), ROW4('c', 'd', 'e', 'f'), ROW4('g', 'h', 'i', 'j'),
+    ROW4('k', 'l', 'm', 'n'), ROW4('o', 'p', 'q', 'r'), ROW4('s', 't', 'u', 'v'),
+    ROW4('w', 'x', 'y', 'z'), ROW4('0', '1', '2', '3'), ROW4('4', '5', '6', '7'),
+    ROW4('8', '9', '+', '/')};
+/* clang-format on */
+
 int abx_parse_u64(struct abx_str s, uint64_t *ret)
 {
     uint64_t v = 0;
@@ -124,6 +143,14 @@ int abx_base64_decode(struct abx_str s, struct abx_buf *out)
     return 0;
 }
 
+static uint64_t load_be64(const unsigned char *p)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++)
+        v = v << 8 | p[i];
+    return v;
+}
+
 void abx_base64_encode(const void *data, size_t len, bool padded, struct abx_buf *out)
 {
     const unsigned char *p = data;
@@ -131,6 +158,13 @@ void abx_base64_encode(const void *data, size_t len, bool padded, struct abx_buf
     if (to == NULL)
         return;
     size_t n = 0, i = 0;
+    for (; i + 8 <= len; i += 6, n += 8) { /* six bytes at a time; eight are read */
+        uint64_t v = load_be64(p + i);
+        memcpy(to + n, base64_pairs[v >> 52], 2);
+        memcpy(to + n + 2, base64_pairs[v >> 40 & 4095], 2);
+        memcpy(to + n + 4, base64_pairs[v >> 28 & 4095], 2);
+        memcpy(to + n + 6, base64_pairs[v >> 16 & 4095], 2);
+    }
     for (; i + 2 < len; i += 3) {
         uint32_t v = (uint32_t)p[i] << 16 | (uint32_t)p[i + 1] << 8 | p[i + 2];
         to[n++] = base64_digits[v >> 18];
