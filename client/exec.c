@@ -142,7 +142,11 @@ static void begin_selector(struct abx_json_writer *w, struct abx_buf *b, uint32_
 static void send_signal(struct exec *x, int signum)
 {
     if (x->pid == 0 || x->signals.call != NULL) {
-        x->pending_signal = signum; /* sent when the process is known or the last one is through */
+        /* Sent when the process is known or the last one is through; a second one that had to wait
+         * ends the call, so that a stuck engine can be left. */
+        if (x->pending_signal != 0)
+            stop_stream(x, abx__client_fail(x->err, "E3001", "client", "interrupted"));
+        x->pending_signal = signum;
         return;
     }
     ABX_AUTO_BUF json;
@@ -260,8 +264,8 @@ static void start_input(struct exec *x)
 /* ---- events of the stream ---- */
 
 struct event {
+    uint32_t pid; /* first: an offset of 0 means "no flag" to the tables */
     bool has_start, has_data, has_end, has_code, exited;
-    uint32_t pid;
     struct abx_str out, err_out, pty, status;
     int64_t exit_code;
     struct abx_str code, message;
