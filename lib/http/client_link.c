@@ -9,8 +9,6 @@
 
 #include "lib/base/banned.h"
 
-enum { KEEP_BYTES = 8192 };
-
 /* The link breaks: whoever uses it hears why. */
 static void lose(struct abx__link *link, const struct abx_error *why)
 {
@@ -84,6 +82,8 @@ static void update_reading(struct abx__link *link)
     if (link->is_tunnel)
         return;
     bool is_full = link->pending.len != 0 || (link->call && link->call->paused);
+    if (link->call == NULL && link->pending.len == 0)
+        abx_buf_done(&link->pending); /* idle connections hold no buffer */
     if (is_full)
         abx_stream_pause(&link->stream);
     else
@@ -136,8 +136,6 @@ static void on_later(struct abx_defer *d)
     abx_buf_consume(&link->pending, had - in.len);
     if (link->is_tunnel)
         give_tunnel_pending(link);
-    else if (link->pending.len == 0 && link->pending.cap > KEEP_BYTES)
-        abx_buf_done(&link->pending);
     update_reading(link);
 }
 

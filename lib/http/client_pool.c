@@ -167,6 +167,7 @@ void abx__link_park(struct abx__link *link)
         return;
     }
     abx_http_parser_reset(&link->parser, false);
+    abx_stream_trim(&link->stream);
     link->idle_since_ms = uv_now(&p->loop->uv);
     abx_list_push(&up->idle, &link->idle_node);
     up->idle_count++;

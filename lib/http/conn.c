@@ -62,6 +62,7 @@ static void next_request(struct abx_http_conn *c)
 {
     abx_http_parser_reset(&c->parser, false);
     recycle(&c->out);
+    abx_stream_trim(&c->stream);
     c->in = ABX__IN_HEAD;
     c->out_state = ABX__OUT_NONE;
     c->discarded = 0;
@@ -226,6 +227,8 @@ static void update_reading(struct abx_http_conn *c)
 {
     if (!is_open(c))
         return;
+    if (c->in == ABX__IN_HEAD && c->pending.len == 0)
+        recycle(&c->pending);
     bool is_full = c->pending.len != 0 || (c->in != ABX__IN_DONE && is_blocked(c));
     if (is_full)
         abx_stream_pause(&c->stream);
@@ -280,8 +283,6 @@ static void on_later(struct abx_defer *d)
     if (!c->is_tunnel)
         step(c, &in);
     abx_buf_consume(&c->pending, had - in.len);
-    if (c->pending.len == 0)
-        recycle(&c->pending);
     if (c->is_tunnel && abx_stream_is_open(&c->stream))
         give_tunnel_pending(c);
     update_reading(c);

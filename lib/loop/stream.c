@@ -24,8 +24,9 @@ enum kind { KIND_OTHER, KIND_PIPE, KIND_SOCKET, KIND_TCP };
 enum {
     HIGH_WATER = 65536,
     QUEUE_MAX = 256 << 20,
-    QUEUE_KEEP = 16384,  /* memory that an empty queue holds on to */
-    TCP_UNSENT = 131072, /* the kernel's own queue would grow to 4 MiB for a slow peer */
+    QUEUE_FIRST = 16384,
+    QUEUE_KEEP = 256 << 10, /* memory that an empty queue holds on to, until it is trimmed */
+    TCP_UNSENT = 131072,    /* the kernel's own queue would grow to 4 MiB for a slow peer */
     READS_PER_EVENT = 4,
     PARTS_MAX = 8,
     LATE_READS_MAX = 64, /* turns of reading after the write side was lost */
@@ -381,7 +382,7 @@ static char *queue_room(struct abx_stream *s, size_t len)
         s->queue_off = 0;
     }
     if (need > s->queue_cap) {
-        size_t cap = s->queue_cap ? s->queue_cap : QUEUE_KEEP;
+        size_t cap = s->queue_cap ? s->queue_cap : QUEUE_FIRST;
         while (cap < need)
             cap *= 2;
         char *queue = realloc(s->queue, cap);
@@ -529,6 +530,12 @@ void abx_stream_set_owner(struct abx_stream *s, const struct abx_stream_ops *ops
 {
     s->ops = ops;
     s->owner = owner;
+}
+
+void abx_stream_trim(struct abx_stream *s)
+{
+    if (s->queued == 0 && s->queue)
+        drop_queue(s);
 }
 
 int abx_stream_fd(const struct abx_stream *s)

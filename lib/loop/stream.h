@@ -73,6 +73,8 @@ void abx_stream_close(struct abx_stream *s);
 void abx_stream_reset(struct abx_stream *s);
 /** Hands the stream to another owner, with what is queued; callbacks go to @ops from now on. */
 void abx_stream_set_owner(struct abx_stream *s, const struct abx_stream_ops *ops, void *owner);
+/** Gives back the memory of an empty queue; for an owner that expects no writes for a while. */
+void abx_stream_trim(struct abx_stream *s);
 /** What abx_stream_open() does to a TCP socket; on a listener, so that the accepted ones inherit.
  */
 void abx_stream_tune_tcp(int fd);
