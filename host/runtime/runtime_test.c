@@ -248,7 +248,7 @@ TEST(runtime_a_dead_shim_takes_its_sandbox_along)
 /* S65: shim.sock looks at the peer's uid even where the path is open. */
 static int body_stranger(struct kit *k)
 {
-    char path[160];
+    char path[256];
     struct abx_shim_command c = {.magic = ABX_SHIM_MAGIC, .verb = ABX_SHIM_KILL};
     struct abx_shim_reply answer;
     memcpy(c.nonce, "0123456789abcde", 16);
@@ -263,7 +263,7 @@ static int body_stranger(struct kit *k)
 
 static int body_refuses_strangers(struct kit *k)
 {
-    char path[160];
+    char path[256];
     const char *id = kit_id(1);
     CHECK(kit_start(k) == 0);
     CHECK(kit_create(k, id) == 0);
@@ -297,7 +297,7 @@ static int body_gc(struct kit *k)
     CHECK(kit_create(k, kit_id(1)) == 0);
     struct abx_sandbox_info known = k->info;
     CHECK(kit_stop(k) == 0);
-    char path[160];
+    char path[256];
     snprintf(path, sizeof(path), "%s/sandboxes/not-ours", k->state);
     CHECK(mkdir(path, 0700) == 0);
     CHECK(kit_start(k) == 0);

@@ -192,7 +192,7 @@ BOTH(t_sec_s56_host_loopback_is_unreachable, look_network)
 /* S51: a setuid file that the sandbox's root makes belongs to nobody here, and is out of reach. */
 static int look_setuid(struct kit *k, const char *id)
 {
-    char path[200];
+    char path[256];
     CHECK(kit_says(k, id, "write /tmp/evil", "allowed"));
     CHECK(kit_says(k, id, "set-suid /tmp/evil", "allowed"));
     CHECK(kit_says(k, id, "stat /tmp/evil", "mode 4755"));

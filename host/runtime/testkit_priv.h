@@ -200,7 +200,7 @@ KIT int kit_gc(struct kit *k, const char *const *keep, size_t count)
 
 KIT int kit_connect(struct kit *k, const char *id)
 {
-    char path[160];
+    char path[256];
     snprintf(path, sizeof(path), "%s/sandboxes/%s/run", k->state, id);
     ABX_AUTO_FD dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     return dir < 0 ? -errno : abx_fd_connect_unix(dir, "gateway.sock", SOCK_STREAM);
