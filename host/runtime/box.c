@@ -21,6 +21,7 @@
 enum {
     MAKE_LIMIT_MS = 30000, /* hang guards */
     KILL_LIMIT_MS = 20000,
+    TERM_LIMIT_MS = 8000,
     LEAVE_LIMIT_MS = 5000,
     CGROUP_RETRY_MS = 10,
     CGROUP_RETRIES = 500,
@@ -58,6 +59,7 @@ struct abx__box {
     uint64_t make_tag;             /* of create or adopt; 0: none */
     uint64_t waiters[WAITERS_MAX]; /* tags of destroys */
     int waiter_count, tries, removed, handles;
+    bool is_asked;            /* KILLING by TERM first */
     struct abx_error failure; /* why a create failed */
 };
 
@@ -228,11 +230,13 @@ static void step_leave(struct abx__box *b)
 
 static void step_kill(struct abx__box *b)
 {
+    /* A sanitized guest reports its leaks when its daemons end by themselves. */
+    b->is_asked = b->w->options.guest_libs != NULL;
     set_state(b, KILLING);
-    if (command(b, ABX_SHIM_KILL) < 0)
+    if (command(b, b->is_asked ? ABX_SHIM_TERM : ABX_SHIM_KILL) < 0)
         step_remove(b);
     else
-        abx_timer_start(&b->timer, KILL_LIMIT_MS, 0);
+        abx_timer_start(&b->timer, b->is_asked ? TERM_LIMIT_MS : KILL_LIMIT_MS, 0);
 }
 
 /* Does what the waiting destroys want, if the state allows it. */
@@ -423,6 +427,12 @@ static void on_timer(struct abx_timer *t)
         fail_adopt(b, "its shim does not answer");
         return;
     case KILLING:
+        if (b->is_asked) {
+            b->is_asked = false;
+            (void)command(b, ABX_SHIM_KILL);
+            abx_timer_start(t, KILL_LIMIT_MS, 0);
+            return;
+        }
         abx_err_set(&err, ABX_DEADLINE_EXCEEDED, "sandbox %s does not die", b->id);
         set_state(b, RUNNING);
         answer_waiters(b, &err);

@@ -54,7 +54,6 @@ static const struct row after[] = {
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_pid_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_uts_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_ipc_namespaces", "0"},
-    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_cgroup_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_time_namespaces", "0"},
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
     {ABX_SHIM_BOOT_ID, 0, 0, "/proc/sys/kernel/random/boot_id", NULL},
@@ -70,6 +69,8 @@ static const struct row after[] = {
     {ABX_SHIM_MASK, OPT, 0, "/proc/kmsg", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/sysrq-trigger", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/interrupts", NULL},
+    {ABX_SHIM_CGROUP_NS, 0, 0, NULL, NULL},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_cgroup_namespaces", "0"},
     /* Each cloned tree is a mount namespace for a moment: no bind after this. */
     {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
     {ABX_SHIM_READONLY, 0, 0, "/proc/sys", NULL},

@@ -36,6 +36,7 @@ enum abx_shim_op_kind {
     ABX_SHIM_MAP_GID,    /* parent: gid_map text */
     ABX_SHIM_JOIN,       /* parent: cgroup.procs path */
     ABX_SHIM_HOSTNAME,   /* a */
+    ABX_SHIM_CGROUP_NS,  /* waits until all of JOIN is done, then enters a cgroup namespace */
     ABX_SHIM_ROOT,       /* the overlay; b: further mount options */
     ABX_SHIM_DIR,        /* a, mode */
     ABX_SHIM_FILE,       /* a, mode; empty */
@@ -80,7 +81,8 @@ struct abx_shim_request {
     uint8_t nonce[ABX_SHIM_NONCE];
 };
 
-enum abx_shim_verb { ABX_SHIM_STATUS = 1, ABX_SHIM_KILL, ABX_SHIM_GO };
+/* TERM asks PID 1 to end, GO the shim, once PID 1 has ended. */
+enum abx_shim_verb { ABX_SHIM_STATUS = 1, ABX_SHIM_TERM, ABX_SHIM_KILL, ABX_SHIM_GO };
 struct abx_shim_command {
     uint32_t magic, verb;
     uint8_t nonce[ABX_SHIM_NONCE];

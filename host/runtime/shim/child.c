@@ -147,6 +147,15 @@ static int descriptors(const struct shim_start *st)
     return neg((int)syscall(SYS_CLOSE_RANGE, 4u, ~0u, CLOSE_RANGE_AT_EXEC));
 }
 
+/* Its root is the cgroup that we are in by then; the shim joins us while we mount. */
+static int enter_cgroup_namespace(const struct shim_start *st)
+{
+    char go;
+    if (read(st->sync_fd, &go, 1) != 1)
+        return -EPIPE;
+    return neg(unshare(NEW_CGROUP));
+}
+
 static int mounts(const struct shim_start *st, struct shim_failure *f)
 {
     struct shim_op op;
@@ -154,7 +163,9 @@ static int mounts(const struct shim_start *st, struct shim_failure *f)
     int root = -1, more;
     while ((more = shim_op_next(st, &pos, &op)) > 0) {
         int r = 0;
-        if (op.kind == ABX_SHIM_ROOT)
+        if (op.kind == ABX_SHIM_CGROUP_NS)
+            r = enter_cgroup_namespace(st);
+        else if (op.kind == ABX_SHIM_ROOT)
             r = shim_mount_root(st, op.b, &root);
         else if (op.kind == ABX_SHIM_HOSTNAME)
             r = neg(sethostname(op.a, strlen(op.a)));
@@ -187,6 +198,7 @@ static int collect(const struct shim_start *st, enum abx_shim_op_kind kind,
 
 static int run(const struct shim_start *st, struct shim_failure *f)
 {
+    signal(SIGPIPE, SIG_DFL);
     const char *argv[ARGS_MAX + 1], *envp[ARGS_MAX + 1];
     if (collect(st, ABX_SHIM_ARG, argv) < 1 || collect(st, ABX_SHIM_ENV, envp) < 0)
         return shim_fail(f, -EINVAL, "arguments", "");
@@ -204,8 +216,6 @@ int shim_child(const struct shim_start *st, struct shim_failure *f)
     int r = become(st);
     if (r < 0)
         return shim_fail(f, r, "set ids", "");
-    if (unshare(NEW_CGROUP) < 0) /* only now: its root is the cgroup that we are in */
-        return shim_fail(f, -errno, "cgroup namespace", "");
     umask(0);
     if (setsid() < 0 && errno != EPERM)
         return shim_fail(f, -errno, "session", "");

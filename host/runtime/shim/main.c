@@ -57,8 +57,8 @@ static void send_status(int sock)
     (void)send(sock, &shim.status, sizeof(shim.status), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* Runs the parent's records: maps and cgroups of @pid. */
-static int admit(pid_t pid, struct shim_failure *f)
+/* Runs the parent's records that are for @maps (maps of ids) or not (cgroups). */
+static int admit(pid_t pid, bool maps, struct shim_failure *f)
 {
     struct shim_op op;
     size_t pos = 0;
@@ -67,29 +67,44 @@ static int admit(pid_t pid, struct shim_failure *f)
     sys_number(text, (uint32_t)pid);
     while ((more = shim_op_next(&start, &pos, &op)) > 0) {
         int r = 0;
-        if (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID) {
+        if (maps && (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID)) {
             sys_proc_path(path, pid, op.kind == ABX_SHIM_MAP_UID ? "uid_map" : "gid_map");
             r = sys_write_file(path, op.a);
-        } else if (op.kind == ABX_SHIM_JOIN) {
+        } else if (!maps && op.kind == ABX_SHIM_JOIN) {
             r = sys_write_file(op.a, text);
         }
         if (r < 0)
-            return shim_fail(f, r, op.kind == ABX_SHIM_JOIN ? "join" : "map ids", op.a);
+            return shim_fail(f, r, maps ? "map ids" : "join", op.a);
     }
-    if (more < 0)
-        return shim_fail(f, more, "operations", "");
+    return more < 0 ? shim_fail(f, more, "operations", "") : 0;
+}
+
+/* Lets PID 1 mount while it is put into its cgroups (which can wait for a grace period of RCU),
+ * then lets it run. */
+static int admit_all(pid_t pid, int sync, struct shim_failure *f)
+{
+    char path[64];
+    int r = admit(pid, true, f);
+    if (r < 0)
+        return r;
     sys_proc_path(path, pid, "oom_score_adj");
     (void)sys_write_file(path, "100"); /* rather the sandbox than the engine */
-    return 0;
+    if (write(sync, "m", 1) != 1)
+        return shim_fail(f, -errno, "start PID 1", "");
+    r = admit(pid, false, f);
+    if (r < 0)
+        return r;
+    return write(sync, "g", 1) == 1 || errno == EPIPE ? 0 : shim_fail(f, -errno, "run PID 1", "");
 }
 
 static _Noreturn void child_main(int sync)
 {
     struct shim_failure f = {0};
-    char go;
+    char mapped;
+    start.sync_fd = sync;
     /* Cleared by the change of ids, set again later: a shim that dies leaves nothing. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (read(sync, &go, 1) != 1)
+    if (read(sync, &mapped, 1) != 1)
         _exit(1);
     (void)shim_child(&start, &f);
     (void)write(sync, &f, sizeof(f));
@@ -117,10 +132,10 @@ static int make(struct shim_failure *f)
     close(log[1]);
     shim.log_read = log[0];
     shim.status.init_pid = pid;
-    r = admit(pid, f);
+    r = admit_all(pid, sync[0], f);
     if (r < 0)
         return r;
-    ssize_t n = write(sync[0], "g", 1) == 1 ? read(sync[0], f, sizeof(*f)) : -1;
+    ssize_t n = read(sync[0], f, sizeof(*f));
     close(sync[0]);
     if (n == 0) /* also when it was killed before its exec: its status tells then */
         return 0;
@@ -183,6 +198,8 @@ static void client_message(int i)
     }
     if (cmd.verb == ABX_SHIM_KILL && shim.pidfd >= 0)
         (void)sys_pidfd_signal(shim.pidfd, SIGKILL);
+    if (cmd.verb == ABX_SHIM_TERM && shim.pidfd >= 0)
+        (void)sys_pidfd_signal(shim.pidfd, SIGTERM);
     if (cmd.verb == ABX_SHIM_GO && shim.status.state == ABX_SHIM_EXITED)
         shim.gone = true;
     send_status(shim.clients[i]);
@@ -241,7 +258,6 @@ static void serve_once(void)
 static int settle(void)
 {
     signal(SIGHUP, SIG_IGN);
-    signal(SIGPIPE, SIG_IGN);
     for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD__COUNT; i++)
         if (start.fds[i] > 0)
             close(start.fds[i]);
@@ -266,6 +282,7 @@ int main(void)
     if (r == 0 && (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
                    listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0))
         r = shim_fail(&f, -errno, "listen", "");
+    signal(SIGPIPE, SIG_IGN);
     if (r == 0)
         r = make(&f);
     if (r == 0 && settle() < 0)

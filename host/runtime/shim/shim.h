@@ -13,6 +13,7 @@ struct shim_start {
     unsigned char ops[ABX_SHIM_OPS_MAX];
     int fds[ABX_SHIM_FD__COUNT];
     int tree_fds[4]; /* detached mounts of fs, lower 0, lower 1, extra */
+    int sync_fd;     /* PID 1's end of the line to the shim, until the exec */
     int log_fd;      /* write end of PID 1's stdout and stderr */
 };
 struct shim_failure {
