@@ -27,6 +27,7 @@ function(abx_add_guest)
   add_dependencies(abx-guest abx-guest-host) # its libraries come with the host's link
 endfunction()
 abx_add_guest()
+add_dependencies(guest_program_test abx-guest) # it runs the program
 
 # The sandbox's seccomp filter, made at build time (security S54).
 add_executable(abx-gen-seccomp host/runtime/seccomp/gen.c)

@@ -1,0 +1,279 @@
+/* guest/program_test.c: the guest program as it is shipped: PID 1 of a root that holds nothing but
+ * /.fce2b, reached by the engine's socket (base-image.md 1, security S41). */
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/contract/contract.h"
+#include "lib/loop/loop.h"
+#include "lib/proc/proc.h"
+#include "tests/unit/test.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { GUARD_MS = 20000, ANSWER_MAX = 65536, ENGINE_FD = 3, NAME_MAX_TEXT = 600 };
+
+static const char *build_dir(void)
+{
+    const char *dir = getenv("ABX_BUILD");
+    return dir != NULL ? dir : "build/dev";
+}
+
+struct box {
+    char root[32];
+    int dir_fd, engine_fd;
+    const char *lock; /* "--locked" or NULL */
+    pid_t pid;
+};
+
+static int make_file(const char *path)
+{
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return -1;
+    return close(fd);
+}
+
+static int bind_in(const struct box *b, const char *from, const char *to, bool is_dir)
+{
+    char target[NAME_MAX_TEXT];
+    snprintf(target, sizeof(target), "%s/%s", b->root, to);
+    if (is_dir ? mkdir(target, 0755) : make_file(target))
+        return -1;
+    return mount(from, target, NULL, MS_BIND, NULL);
+}
+
+/* In the new namespaces: an empty root with /proc, three devices and the runtime. */
+static int furnish(const struct box *b)
+{
+    char guest[PATH_MAX], libs[PATH_MAX], path[NAME_MAX_TEXT];
+    snprintf(guest, sizeof(guest), "%s/bin/abx-guest", build_dir());
+    snprintf(libs, sizeof(libs), "%s/guest-libs", build_dir());
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        mount("tmpfs", b->root, "tmpfs", 0, NULL) < 0)
+        return -1;
+    static const char *const dirs[] = {"proc", "dev", "tmp", "etc", ".fce2b"};
+    for (size_t i = 0; i < ABX_COUNTOF(dirs); i++) {
+        snprintf(path, sizeof(path), "%s/%s", b->root, dirs[i]);
+        if (mkdir(path, 0755) < 0)
+            return -1;
+    }
+    snprintf(path, sizeof(path), "%s/proc", b->root);
+    if (mount("proc", path, "proc", 0, NULL) < 0 ||
+        bind_in(b, "/dev/null", "dev/null", false) < 0 ||
+        bind_in(b, "/dev/urandom", "dev/urandom", false) < 0 ||
+        bind_in(b, guest, ".fce2b/entrypoint", false) < 0)
+        return -1;
+    return access(libs, F_OK) == 0 ? bind_in(b, libs, ".fce2b/lib", true) : 0;
+}
+
+static int become_pid_one(void *arg)
+{
+    const struct box *b = arg;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (furnish(b) < 0 || dup2(b->engine_fd, ENGINE_FD) < 0 || chroot(b->root) < 0 ||
+        chdir("/") < 0)
+        return 99;
+    char program[] = ABX_GUEST_ENTRYPOINT, fd[] = "--engine-fd=3", lock[] = "--locked";
+    char *argv[] = {program, fd, b->lock != NULL ? lock : NULL, NULL};
+    execv(program, argv);
+    return 98;
+}
+
+static void box_start(struct box *b)
+{
+    snprintf(b->root, sizeof(b->root), "/tmp/abx-box-XXXXXX");
+    assert_non_null(mkdtemp(b->root));
+    b->dir_fd = open(b->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int at = abx_fd_listen_unix(b->dir_fd, "s", SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 64);
+    b->engine_fd = fcntl(at, F_DUPFD_CLOEXEC, 20); /* not the number it is passed under */
+    close(at);
+    struct abx_proc_role role = {.name = "box",
+                                 .fn = become_pid_one,
+                                 .arg = b,
+                                 .keep_fds = &b->engine_fd,
+                                 .keep_count = 1,
+                                 .namespaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET};
+    b->pid = abx_proc_clone_role(&role, NULL);
+    assert_true(b->pid > 0);
+}
+
+static void box_stop(struct box *b)
+{
+    struct abx_proc_status st;
+    kill(b->pid, SIGTERM);
+    assert_int_equal(abx_proc_wait(b->pid, &st), 0);
+    assert_true(st.exited);
+    assert_int_equal(st.exit_code, 143);
+    close(b->engine_fd);
+    close(b->dir_fd);
+    abx_fd_remove_tree(AT_FDCWD, b->root);
+}
+
+static char out[ANSWER_MAX];
+
+/* One request on a connection of its own; the answer is in `out`. */
+static void ask(struct box *b, const char *method, const char *target, const char *headers,
+                const char *body)
+{
+    char text[2048];
+    int n = snprintf(text, sizeof(text),
+                     "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n%s"
+                     "\r\n%s",
+                     method, target, strlen(body), headers, body);
+    ABX_AUTO_FD fd = abx_fd_connect_unix(b->dir_fd, "s", SOCK_STREAM | SOCK_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
+    size_t len = 0;
+    for (ssize_t got = 1; got > 0; len += (size_t)(got > 0 ? got : 0)) {
+        struct pollfd p = {fd, POLLIN, 0};
+        assert_int_equal(poll(&p, 1, GUARD_MS), 1);
+        got = read(fd, out + len, ANSWER_MAX - 1 - len);
+    }
+    out[len] = '\0';
+}
+
+static void expect(const char *part)
+{
+    if (strstr(out, part) == NULL)
+        fail_msg("no \"%s\" in: %s", part, out);
+}
+
+/* The pid, as we see it, of a child of the box's PID 1 that is called @comm. */
+static pid_t child_of(const struct box *b, const char *comm)
+{
+    char name[64], *text = NULL;
+    snprintf(name, sizeof(name), "/proc/%d/task/%d/children", (int)b->pid, (int)b->pid);
+    assert_int_equal(abx_fd_read_file(AT_FDCWD, name, 4096, &text, NULL), 0);
+    struct abx_str rest = abx_str(text), pid;
+    pid_t found = 0;
+    while (found == 0 && abx_str_split(&rest, ' ', &pid)) {
+        char *got = NULL;
+        snprintf(name, sizeof(name), "/proc/%.*s/comm", ABX_STR_FMT(pid));
+        if (pid.len > 0 && abx_fd_read_file(AT_FDCWD, name, 64, &got, NULL) == 0 &&
+            strncmp(got, comm, strlen(comm)) == 0)
+            sscanf(pid.ptr, "%d", &found);
+        free(got);
+    }
+    free(text);
+    return found;
+}
+
+TEST(an_empty_root_is_a_sandbox)
+{
+    if (geteuid() != 0)
+        skip();
+    struct box b = {0};
+    box_start(&b);
+    ask(&b, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 204 ");
+    ask(&b, "GET", "/.fce2b/health", "", "");
+    expect("\"name\":\"envd\",\"state\":\"running\"");
+    expect("\"name\":\"gateway\"");
+    expect("\"hasUser\":false");
+    expect("\"locked\":false");
+    expect("\"version\":\"" ABX_VERSION "\"");
+    box_stop(&b);
+}
+
+TEST(a_locked_sandbox_stays_provisioned_over_a_killed_envd)
+{
+    if (geteuid() != 0)
+        skip();
+    static const char with_token[] = "X-Sandbox-Port: 49983\r\nX-Access-Token: secret\r\n";
+    static const char without[] = "X-Sandbox-Port: 49983\r\n";
+    struct box b = {.lock = "--locked"};
+    box_start(&b);
+    ask(&b, "GET", "/envs", with_token, "");
+    expect("HTTP/1.1 503 "); /* locked: nothing before /init */
+    ask(&b, "POST", "/init", "X-Sandbox-Port: 49983\r\nContent-Type: application/json\r\n",
+        "{\"accessToken\":\"secret\",\"envVars\":{\"A\":\"b\"}}");
+    expect("HTTP/1.1 204 ");
+    ask(&b, "GET", "/envs", with_token, "");
+    expect("\"A\":\"b\"");
+    pid_t envd = child_of(&b, "envd");
+    assert_true(envd > 1);
+    assert_int_equal(kill(envd, SIGKILL), 0);
+    ask(&b, "GET", "/envs", without, "");
+    expect("HTTP/1.1 401 "); /* waited for, and the token is not forgotten */
+    ask(&b, "GET", "/envs", with_token, "");
+    expect("\"A\":\"b\"");
+    assert_true(child_of(&b, "envd") != envd);
+    box_stop(&b);
+}
+
+static void on_exit_store(struct abx_proc *p, const struct abx_proc_status *st, void *arg)
+{
+    (void)p;
+    *(struct abx_proc_status *)arg = *st;
+}
+
+/* Runs the program on the host: what it printed on either stream is in `out`, its code returned. */
+static int run_program(char *const *args)
+{
+    char program[PATH_MAX];
+    snprintf(program, sizeof(program), "%s/bin/abx-guest-host", build_dir());
+    if (access(program, X_OK) < 0) /* static: the one program runs everywhere */
+        snprintf(program, sizeof(program), "%s/bin/abx-guest", build_dir());
+    int ends[2];
+    struct abx_loop loop;
+    struct abx_error err = {0};
+    struct abx_proc *p = NULL;
+    struct abx_proc_status st = {0};
+    char *env[] = {NULL};
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(abx_loop_init(&loop, &err), 0);
+    struct abx_proc_spec spec = {.path = program,
+                                 .argv = args,
+                                 .envp = env,
+                                 .stdio = {-1, ends[1], ends[1]},
+                                 .oom_score_adj = INT_MIN};
+    if (abx_proc_spawn(&loop, &spec, on_exit_store, &st, &p, &err) < 0)
+        fail_msg("%s", err.msg);
+    close(ends[1]);
+    ssize_t n = abx_fd_read_all(ends[0], out, ANSWER_MAX - 1);
+    out[n > 0 ? n : 0] = '\0';
+    close(ends[0]);
+    for (int i = 0; i < GUARD_MS && abx_proc_is_running(p); i++)
+        uv_run(&loop.uv, UV_RUN_ONCE);
+    abx_proc_close(p);
+    uv_run(&loop.uv, UV_RUN_DEFAULT);
+    abx_loop_done(&loop);
+    assert_true(st.exited);
+    return st.exit_code;
+}
+
+TEST(every_role_prints_the_same_version)
+{
+    static const char *const names[] = {"abx-guest", "entrypoint", "gateway", "envd",
+                                        "/.fce2b/envd"};
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        char name[32], option[] = "--version";
+        snprintf(name, sizeof(name), "%s", names[i]);
+        if (run_program((char *[]){name, option, NULL}) != 0)
+            fail_msg("%s: %s", names[i], out);
+        assert_string_equal(out, ABX_VERSION "\n");
+    }
+}
+
+TEST(wrong_arguments_are_said)
+{
+    char name[] = "abx-guest", role[] = "gateway", bad[] = "--bogus", no[] = "nothing";
+    assert_int_equal(run_program((char *[]){name, role, bad, NULL}), 2);
+    expect("--bogus");
+    expect("--engine-socket"); /* the options it has */
+    assert_int_equal(run_program((char *[]){name, no, NULL}), 2);
+    expect("entrypoint");
+    assert_int_equal(run_program((char *[]){name, NULL}), 2);
+}
