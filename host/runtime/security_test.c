@@ -4,6 +4,8 @@
 
 #include <ftw.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/un.h>
 
 #include "lib/base/banned.h"
@@ -136,6 +138,39 @@ static int look_proc(struct kit *k, const char *id)
     return 0;
 }
 BOTH(t_sec_s54_proc_sys_dev, look_proc)
+
+/* A machine whose sysfs is not to be seen: the kernel refuses a new one then. */
+static int hide_sys(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -1;
+    return umount2("/sys", MNT_DETACH);
+}
+
+static int look_without_sysfs(struct kit *k, const char *id)
+{
+    CHECK(kit_says(k, id, "list /sys", "devices"));
+    CHECK(strstr(k->text, "kernel") == NULL && strstr(k->text, "class") == NULL);
+    CHECK(kit_says(k, id, "write /sys/x", "errno 30"));
+    CHECK(kit_says(k, id, "identity", "pid 1"));
+    return 0;
+}
+static int body_without_sysfs(struct kit *k)
+{
+    return with_one(k, look_without_sysfs);
+}
+TEST(t_sec_s54_without_a_sysfs_of_our_own)
+{
+    if (geteuid() != 0)
+        skip();
+    uid_t uids[] = {0, kit_plain_uid()};
+    for (size_t i = 0; i < 2; i++) {
+        struct kit k;
+        kit_init(&k, uids[i]);
+        assert_int_equal(kit_as_after(&k, uids[i], hide_sys, body_without_sysfs), 0);
+        kit_done(&k);
+    }
+}
 
 /* A file below /usr that others may not read, if this machine has one. */
 static char secret[256];

@@ -241,11 +241,14 @@ struct kit_body {
     uid_t uid;
     int (*body)(struct kit *k);
     int *line;
+    int (*before)(void); /* as the caller, in the child; may be NULL */
 };
 
 KIT int kit_run_body(void *arg)
 {
     const struct kit_body *b = arg;
+    if (b->before != NULL && b->before() < 0)
+        return 1;
     if (b->uid != getuid() && (setgroups(0, NULL) < 0 || setresgid(b->uid, b->uid, b->uid) < 0 ||
                                setresuid(b->uid, b->uid, b->uid) < 0))
         return 1;
@@ -254,12 +257,12 @@ KIT int kit_run_body(void *arg)
 }
 
 /* Runs @body(@k) in a child that is @uid and nothing else; 0 or the line that failed. */
-KIT int kit_as(struct kit *k, uid_t uid, int (*body)(struct kit *k))
+KIT int kit_as_after(struct kit *k, uid_t uid, int (*before)(void), int (*body)(struct kit *k))
 {
     int *line = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(line, MAP_FAILED);
     *line = -1;
-    struct kit_body b = {k, uid, body, line};
+    struct kit_body b = {k, uid, body, line, before};
     struct abx_proc_status st = {0};
     pid_t pid = abx_proc_fork_role("kit", kit_run_body, &b, NULL, 0, NULL);
     assert_true(pid > 0);
@@ -267,6 +270,11 @@ KIT int kit_as(struct kit *k, uid_t uid, int (*body)(struct kit *k))
     int result = st.exited && st.exit_code == 0 ? *line : -1;
     munmap(line, sizeof(int));
     return result;
+}
+
+KIT int kit_as(struct kit *k, uid_t uid, int (*body)(struct kit *k))
+{
+    return kit_as_after(k, uid, NULL, body);
 }
 
 /* One test: @body in an engine's folder of @uid. Bodies run in children: a process that has had a

@@ -110,6 +110,33 @@ static int write_text(int root, const struct shim_op *op)
     return r;
 }
 
+/* An own sysfs; or, where the kernel refuses one (this machine's is hidden in part, or not
+ * mounted), a read-only folder that shows the processors only. */
+static int sysfs(int root, const char *a, int target)
+{
+    static const char *const dirs[] = {"devices", "devices/system", "devices/system/cpu"};
+    int r = fd_mount(target, "sysfs", QUIET | MS_RDONLY, NULL);
+    if (r != -EPERM)
+        return r;
+    r = fd_mount(target, "tmpfs", QUIET, "size=16k,nr_inodes=8,mode=0755");
+    int top = r < 0 ? r : sys_open_in_root(root, a, O_PATH);
+    if (top < 0)
+        return top;
+    for (size_t i = 0; r == 0 && i < sizeof(dirs) / sizeof(dirs[0]); i++)
+        r = neg(mkdirat(top, dirs[i], 0755));
+    int cpu = r < 0 ? r : sys_open_in_root(top, dirs[2], O_PATH);
+    if (cpu >= 0) {
+        r = bind_on(AT_FDCWD, "/sys/devices/system/cpu", cpu,
+                    ABX_SHIM_RO | ABX_SHIM_NOSUID | ABX_SHIM_NODEV | ABX_SHIM_NOEXEC);
+        close(cpu);
+        r = r == -ENOENT ? 0 : r;
+    }
+    if (r == 0)
+        r = sys_mount_attr(top, "", EMPTY_PATH, attributes(ABX_SHIM_RO), -1);
+    close(top);
+    return r;
+}
+
 /* A random UUID on the scratch tmpfs, bound read-only over the target (S54). */
 static int boot_id(int target)
 {
@@ -188,7 +215,7 @@ static int on_target(const struct shim_start *st, int root, const struct shim_op
     case ABX_SHIM_PROC:
         return fd_mount(t, "proc", QUIET, NULL);
     case ABX_SHIM_SYSFS:
-        return fd_mount(t, "sysfs", QUIET | MS_RDONLY, NULL);
+        return sysfs(root, op->a, t);
     case ABX_SHIM_DEVPTS:
         return fd_mount(t, "devpts", MS_NOSUID | MS_NOEXEC, op->b);
     case ABX_SHIM_MASK:
