@@ -125,8 +125,24 @@ void abx__process_on_output(struct abx_process *p, enum abx_output kind, const c
     for (size_t done = 0; done < len; done += piece)
         abx_journal_append(&p->journal, (uint8_t)kind, data + done,
                            len - done < piece ? len - done : piece);
+    if (p->journal.is_unheard && p->journal.fd >= 0 && p->io)
+        abx__procs_throttle(p->table, p);
     abx__process_update_reading(p);
     abx__process_kick_subs(p);
+}
+
+void abx__process_apply_reading(struct abx_process *p)
+{
+    struct abx__process_io *io = p->io;
+    bool is_stopped = io->is_paused || !abx_list_empty(&p->throttle);
+    for (int i = 0; i < 2; i++) {
+        if (io->eof[i])
+            continue;
+        if (is_stopped)
+            abx_stream_pause(&io->out[i]);
+        else
+            abx_stream_resume(&io->out[i]);
+    }
 }
 
 static void pause_reading(struct abx_process *p)
@@ -136,9 +152,7 @@ static void pause_reading(struct abx_process *p)
     io->paused_at = abx_time_mono_ms();
     if (p->state == ABX__REAPED)
         abx_timer_stop(&io->timer);
-    for (int i = 0; i < 2; i++)
-        if (!io->eof[i])
-            abx_stream_pause(&io->out[i]);
+    abx__process_apply_reading(p);
 }
 
 static void resume_reading(struct abx_process *p)
@@ -149,9 +163,7 @@ static void resume_reading(struct abx_process *p)
     io->is_paused = false;
     io->data_at = now;
     io->tail_until += now - from;
-    for (int i = 0; i < 2; i++)
-        if (!io->eof[i])
-            abx_stream_resume(&io->out[i]);
+    abx__process_apply_reading(p);
     check_end(p);
 }
 
@@ -223,6 +235,7 @@ void abx__process_close_io(struct abx_process *p)
     if (io == NULL)
         return;
     io->eof[0] = io->eof[1] = true;
+    abx__procs_unthrottle(p);
     abx__input_end(io, "process has ended");
     abx_stream_close(&io->out[0]);
     abx_stream_close(&io->out[1]);
@@ -264,6 +277,7 @@ static struct abx_process *process_new(struct abx_procs *t)
     t->refs++;
     p->refs = 1;
     abx_list_init(&p->subs);
+    abx_list_init(&p->throttle);
     abx_list_init(&p->io->writes);
     abx_journal_init(&p->journal, t->spill_dir, NULL);
     abx_journal_set_heard(&p->journal, false);

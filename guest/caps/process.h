@@ -4,7 +4,8 @@
  * the process (journal.h: memory, then an unlinked file, then an explicit gap); subscribers read
  * the journal, each at its own position. While somebody subscribes, a lag of ABX_PROCESS_LAG bytes
  * stops the reading of the child's pipes, so the child blocks; with nobody there the pipes are
- * drained into the journal. Ended processes stay for 10 minutes.
+ * drained into the journal, bulk at 100 MiB/s for all such processes together. Ended processes stay
+ * for 10 minutes.
  *
  * `end` comes when the leader is reaped and both pipes are at EOF, or 500 ms without output after
  * the reap, or 2 s after it, whichever is first (decisions.md). Time in which a slow subscriber

@@ -14,7 +14,9 @@ enum {
     ABX__PID_MADE_UP = 4194305, /* above every kernel pid: processes that could not exec */
     ABX__INPUT_WRITES = 1024,   /* stdin writes waiting at most */
     ABX__ARG_MAX = 128 * 1024,  /* MAX_ARG_STRLEN of the kernel, with the terminator */
-    ABX__PTY_CHUNK = 16 * 1024
+    ABX__PTY_CHUNK = 16 * 1024,
+    ABX__DRAIN_MS = 10,  /* in which all processes that nobody hears and */
+    ABX__DRAIN_TURN = 16 /* write to disk get so many chunks read: 100 MiB/s */
 };
 #define ABX__ENDED_BYTES (512ull * 1024 * 1024) /* journals of all ended processes together */
 
@@ -28,8 +30,11 @@ struct abx_procs {
     struct abx_list live, ended; /* struct abx_process, oldest first */
     size_t live_count, ended_count;
     struct abx_timer expiry;
+    struct abx_timer drain;    /* lets throttled ones read on */
+    struct abx_list throttled; /* struct abx_process, by `throttle` */
+    unsigned drain_left;       /* chunks until its next turn */
     uint32_t next_made_up_pid;
-    unsigned refs; /* the owner, the timer, each process */
+    unsigned refs; /* the owner, the timers, each process */
     bool closing;
     char *scratch; /* for reading journals, ABX_DATA_CHUNK_BYTES */
 };
@@ -52,6 +57,7 @@ struct abx__process_io {
 
 struct abx_process {
     struct abx_list node; /* of live or ended */
+    struct abx_list throttle;
     struct abx_procs *table;
     struct abx__process_io *io;
     struct abx_proc *proc;
@@ -77,11 +83,17 @@ void abx__process_on_output(struct abx_process *p, enum abx_output kind, const c
                             size_t len);
 /* A subscriber took data, came or went: reads on or pauses. */
 void abx__process_update_reading(struct abx_process *p);
+/* Starts or stops the pipes as subscribers and the throttle want it. */
+void abx__process_apply_reading(struct abx_process *p);
 /* Closes every handle; output that still comes is lost. */
 void abx__process_close_io(struct abx_process *p);
 
 /* process_table.c */
 void abx__procs_add(struct abx_procs *t, struct abx_process *p);
+/* A chunk of @p was read that nobody hears and went to disk: when such processes together had their
+ * share for now, it stops until its turn comes. */
+void abx__procs_throttle(struct abx_procs *t, struct abx_process *p);
+void abx__procs_unthrottle(struct abx_process *p);
 void abx__procs_on_ended(struct abx_procs *t, struct abx_process *p);
 void abx__procs_unref(struct abx_procs *t);
 int abx__process_pack(struct abx_process *p, const struct abx_process_spec *spec,

@@ -162,6 +162,35 @@ TEST(process_journal_overflow_is_told_with_its_byte_count)
     tear_down();
 }
 
+/* What nobody hears goes on, but not at the cost of everybody else. */
+TEST(t23_bulk_without_listeners_is_drained_at_a_bounded_rate)
+{
+    set_up();
+    enum { MANY = 3 };
+    struct abx_process *all[MANY];
+    for (int i = 0; i < MANY; i++) {
+        all[i] = start_shell("exec yes");
+        run_until(wrote_80_mib, all[i]);
+    }
+    uint64_t before = 0, after = 0;
+    for (int i = 0; i < MANY; i++)
+        before += abx_process_journal_end(all[i]);
+    int64_t from = abx_time_mono_ms();
+    run_for(500);
+    int64_t turns = (abx_time_mono_ms() - from) / 10 + 2;
+    for (int i = 0; i < MANY; i++)
+        after += abx_process_journal_end(all[i]);
+    assert_in_range(after - before, 1, (uint64_t)turns * 33 * 65536);
+    struct watcher w; /* who listens gets all the speed */
+    watch(&w, all[0], ABX_PROCESS_FROM_NOW);
+    w.keeps_text = false;
+    w.pause_at = 20 * 1000 * 1000;
+    run_loop();
+    assert_int_equal(w.gaps, 0);
+    watcher_done(&w);
+    tear_down();
+}
+
 /* T23 */
 TEST(t23_vanished_subscribers_cost_nothing_and_do_not_stop_the_child)
 {

@@ -128,6 +128,7 @@ int abx_process_subscribe(struct abx_process *p, uint64_t from,
     s->limit = p->state == ABX__ENDED ? p->journal.end_offset : UINT64_MAX;
     abx_list_push(&p->subs, &s->node);
     abx_journal_set_heard(&p->journal, true);
+    abx__procs_unthrottle(p);
     abx__process_update_reading(p);
     kick(s);
     *ret = s;

@@ -47,6 +47,43 @@ static void on_expiry(struct abx_timer *timer)
     arm_expiry(t);
 }
 
+/* --- the throttle --- */
+
+void abx__procs_throttle(struct abx_procs *t, struct abx_process *p)
+{
+    if (!abx_list_empty(&p->throttle) || t->closing)
+        return;
+    if (t->drain_left == ABX__DRAIN_TURN)
+        abx_timer_start(&t->drain, ABX__DRAIN_MS, 0);
+    if (t->drain_left > 0) {
+        t->drain_left--;
+        return;
+    }
+    abx_list_push(&t->throttled, &p->throttle);
+    abx__process_apply_reading(p);
+}
+
+void abx__procs_unthrottle(struct abx_process *p)
+{
+    if (abx_list_empty(&p->throttle))
+        return;
+    abx_list_remove(&p->throttle);
+    if (p->io)
+        abx__process_apply_reading(p);
+}
+
+static void on_drain_turn(struct abx_timer *timer)
+{
+    struct abx_procs *t = timer->owner;
+    struct abx_process *p;
+    t->drain_left = ABX__DRAIN_TURN;
+    for (int i = 0; i < ABX__DRAIN_TURN; i++)
+        if ((p = abx_list_first(&t->throttled, struct abx_process, throttle)) != NULL)
+            abx__procs_unthrottle(p);
+    if (!abx_list_empty(&t->throttled))
+        abx_timer_start(&t->drain, ABX__DRAIN_MS, 0);
+}
+
 int abx_procs_new(struct abx_loop *l, const struct abx_procs_config *config, struct abx_procs **ret,
                   struct abx_error *err)
 {
@@ -68,7 +105,10 @@ int abx_procs_new(struct abx_loop *l, const struct abx_procs_config *config, str
     abx_list_init(&t->ended);
     abx_timer_init(&t->expiry, l, on_expiry, t);
     abx_timer_unref(&t->expiry);
-    t->refs = 2; /* the owner, the timer */
+    abx_list_init(&t->throttled);
+    t->drain_left = ABX__DRAIN_TURN;
+    abx_timer_init(&t->drain, l, on_drain_turn, t);
+    t->refs = 3; /* the owner, two timers */
     *ret = t;
     return 0;
 }
@@ -83,7 +123,7 @@ void abx__procs_unref(struct abx_procs *t)
     free(t);
 }
 
-static void on_expiry_closed(void *owner)
+static void on_timer_closed(void *owner)
 {
     abx__procs_unref(owner);
 }
@@ -112,7 +152,8 @@ void abx_procs_close(struct abx_procs *t)
         end_with_table(p);
     while ((p = abx_list_first(&t->ended, struct abx_process, node)) != NULL)
         end_with_table(p);
-    abx_timer_close(&t->expiry, on_expiry_closed);
+    abx_timer_close(&t->expiry, on_timer_closed);
+    abx_timer_close(&t->drain, on_timer_closed);
     abx__procs_unref(t);
 }
 
