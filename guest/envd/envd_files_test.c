@@ -349,6 +349,13 @@ TEST(filesystem_rows)
         {FS "ListDir", "{\"path\":\"\"}", 200, "{\"entries\":[{\"name\":\"d\""},
         {FS "ListDir", "{\"path\":\"none\"}", 404, "path not found: "},
         {FS "ListDir", "{\"path\":\"m/b.txt\"}", 400, "path is not a directory: %R/home/m/b.txt"},
+        {FS "ListDir", "{\"path\":\"loop\"}", 400,
+         "{\"code\":\"failed_precondition\",\"message\":\"cyclic symlink or chain >255 links at "
+         "\\\""},
+        {FS "Stat", "{\"path\":\"link\"}", 200, "\"permissions\":\"Lrwxrwxrwx\",\"owner\":"},
+        {FS "Stat", "{\"path\":\"link\"}", 200, "\"symlinkTarget\":\"%R/home/m/b.txt\"}}"},
+        {FS "Move", "{\"source\":\"m/b.txt\",\"destination\":\"d\"}", 500,
+         "{\"code\":\"internal\",\"message\":\"error renaming: "},
         {FS "Remove", "{\"path\":\"m\"}", 200, "\r\n\r\n{}"},
         {FS "Remove", "{\"path\":\"m\"}", 200, "\r\n\r\n{}"},
         {FS "CreateWatcher", "{\"path\":\"d\"}", 501,
@@ -358,6 +365,8 @@ TEST(filesystem_rows)
     };
     start();
     put_file("home/a.txt", "hello");
+    assert_int_equal(symlink("loop", at_root("%R/home/loop")), 0);
+    assert_int_equal(symlink("m/b.txt", at_root("%R/home/link")), 0);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int status = call(rows[i].method, at_root(rows[i].json), &got);
         if (status != rows[i].status || !has(&got, at_root(rows[i].text)))

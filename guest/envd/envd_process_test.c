@@ -281,6 +281,127 @@ TEST(a_pty_has_its_size_and_ends_in_order)
     end();
 }
 
+/* Each row: an RPC on a running process of that kind. */
+static void check_on(const char *start, const char *row_method, const char *member, int status,
+                     const char *expect)
+{
+    ABX_AUTO_BUF got;
+    ABX_AUTO_BUF answer;
+    char json[256], method[64];
+    abx_buf_init(&got, 1 << 20);
+    abx_buf_init(&answer, 1 << 20);
+    ABX_AUTO_FD fd = stream(START, "", start);
+    read_until(fd, &got, "\"pid\":");
+    snprintf(json, sizeof(json), "{\"process\":{\"pid\":%u}%s}", pid_in(&got), member);
+    snprintf(method, sizeof(method), "process.Process/%s", row_method);
+    int got_status = call(method, json, &answer);
+    if (got_status != status || !has(&answer, expect))
+        print_error("%s %s\n got: %s\n", method, json, answer.ptr);
+    assert_int_equal(got_status, status);
+    assert_true(has(&answer, expect));
+}
+
+TEST(input_error_rows)
+{
+    static const char pty[] =
+        "{\"process\":{\"cmd\":\"/bin/cat\"},\"pty\":{\"size\":{\"cols\":80,\"rows\":24}}}";
+    static const char piped[] = "{\"process\":{\"cmd\":\"/bin/cat\"}}";
+    static const char closed[] = "{\"process\":{\"cmd\":\"/bin/sleep\",\"args\":[\"100\"]},"
+                                 "\"stdin\":false}";
+    static const struct {
+        const char *start, *method, *member;
+        int status;
+        const char *expect;
+    } rows[] = {
+        {pty, "SendInput", ",\"input\":{\"stdin\":\"aGk=\"}", 500,
+         "{\"code\":\"internal\",\"message\":\"error writing to stdin: tty assigned to process — "
+         "input should be written to the pty, not the stdin\"}"},
+        {piped, "SendInput", ",\"input\":{\"pty\":\"aGk=\"}", 500,
+         "\"error writing to tty: tty not assigned to process — "},
+        {closed, "SendInput", ",\"input\":{\"stdin\":\"aGk=\"}", 500,
+         "{\"code\":\"internal\",\"message\":\"error writing to stdin: stdin not enabled or "
+         "closed\"}"},
+        {closed, "CloseStdin", "", 200, "\r\n\r\n{}"},
+        {pty, "CloseStdin", "", 500,
+         "{\"code\":\"unknown\",\"message\":\"error closing stdin: cannot close stdin for PTY "
+         "process — send Ctrl+D (0x04) instead\"}"},
+        {piped, "Update", ",\"pty\":{\"size\":{\"cols\":1,\"rows\":1}}", 500,
+         "{\"code\":\"internal\",\"message\":\"error resizing tty: tty not assigned to process\"}"},
+        {piped, "Update", "", 200, "\r\n\r\n{}"},
+    };
+    begin(&plain);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        check_on(rows[i].start, rows[i].method, rows[i].member, rows[i].status, rows[i].expect);
+    end();
+}
+
+static void put_message(struct abx_buf *b, const char *json)
+{
+    char head[5] = {0, 0, 0, 0, (char)strlen(json)};
+    abx_buf_put(b, head, sizeof(head));
+    abx_buf_put_c(b, json);
+}
+
+/* The bytes of all stdout events. */
+static void collect_stdout(const struct abx_buf *got, struct abx_buf *out)
+{
+    static const char key[] = "{\"stdout\":\"";
+    struct abx_str rest = abx_buf_str(got);
+    for (ptrdiff_t at; (at = abx_str_find(rest, ABX_STR(key))) >= 0;) {
+        rest = abx_str_sub(rest, (size_t)at + sizeof(key) - 1, rest.len);
+        ptrdiff_t quote = abx_str_chr(rest, '"');
+        assert_true(quote >= 0);
+        assert_int_equal(abx_base64_decode(abx_str_sub(rest, 0, (size_t)quote), out), 0);
+    }
+}
+
+TEST(streamed_input_arrives_whole_and_in_order)
+{
+    ABX_AUTO_BUF got;
+    ABX_AUTO_BUF body;
+    ABX_AUTO_BUF answer;
+    char json[100];
+    abx_buf_init(&got, 1 << 20);
+    abx_buf_init(&answer, 1 << 20);
+    abx_buf_init(&body, 1 << 20);
+    begin(&plain);
+    ABX_AUTO_FD fd = stream(START, "", SHIN("head -c 6; echo; echo end"));
+    read_until(fd, &got, "\"pid\":");
+    snprintf(json, sizeof(json), "{\"start\":{\"process\":{\"pid\":%u}}}", pid_in(&got));
+    put_message(&body, json);
+    put_message(&body, "{\"data\":{\"input\":{\"stdin\":\"YWI=\"}}}");
+    put_message(&body, "{\"keepalive\":{}}");
+    put_message(&body, "{\"data\":{\"input\":{\"stdin\":\"Y2Q=\"}}}");
+    put_message(&body, "{\"data\":{\"input\":{\"stdin\":\"ZWY=\"}}}");
+    assert_int_equal(ask("POST /process.Process/StreamInput", C_JSON, abx_buf_str(&body), &answer),
+                     200);
+    assert_true(has(&answer, "\x02{}\r\n"));
+    read_until(fd, &got, "\"status\":\"exit status 0\"");
+    ABX_AUTO_BUF out;
+    abx_buf_init(&out, 1 << 16);
+    collect_stdout(&got, &out);
+    assert_string_equal(out.ptr, "abcdef\nend\n");
+    end();
+}
+
+TEST(a_stream_that_the_daemons_end_cuts_has_no_end_frame)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    begin(&plain);
+    ABX_AUTO_FD fd = stream(START, "", SH("echo up; exec sleep 100"));
+    read_until(fd, &got, "dXAK");
+    pid_t pid = (pid_t)pid_in(&got);
+    envd_stop();
+    while (read_some(fd, &got) > 0)
+        ;
+    assert_false(has(&got, "\"end\"") || has(&got, "\x02{"));
+    assert_int_equal(kill(pid, 0), -1); /* its processes go with it */
+    envd_start();
+    assert_int_equal(ask("GET /health", "", NO_BODY, &got), 204);
+    end();
+}
+
 TEST(keepalives_come_as_asked)
 {
     ABX_AUTO_BUF got;
