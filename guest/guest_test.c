@@ -168,7 +168,11 @@ static int serve_envd(const struct abx_init_context *c)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (c->provision_fd < 0 && provision(c->init_fd) < 0)
         return 1;
-    return echo_run("envd", c->channel_fd, -1);
+    int r = echo_run("envd", c->channel_fd, -1);
+    int fds[] = {c->channel_fd, c->init_fd, c->provision_fd};
+    for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
+        abx_fd_close(&fds[i]);
+    return r;
 }
 
 static int serve_gateway(const struct abx_init_context *c)

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -32,7 +33,7 @@ static const char *build_dir(void)
 
 struct box {
     char root[32];
-    int dir_fd, engine_fd;
+    int dir_fd, engine_fd, log_fd;
     const char *lock; /* "--locked" or NULL */
     pid_t pid;
 };
@@ -82,8 +83,8 @@ static int become_pid_one(void *arg)
 {
     const struct box *b = arg;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (furnish(b) < 0 || dup2(b->engine_fd, ENGINE_FD) < 0 || chroot(b->root) < 0 ||
-        chdir("/") < 0)
+    if (furnish(b) < 0 || dup2(b->log_fd, STDERR_FILENO) < 0 || dup2(b->engine_fd, ENGINE_FD) < 0 ||
+        chroot(b->root) < 0 || chdir("/") < 0)
         return 99;
     char program[] = ABX_GUEST_ENTRYPOINT, fd[] = "--engine-fd=3", lock[] = "--locked";
     char *argv[] = {program, fd, b->lock != NULL ? lock : NULL, NULL};
@@ -99,23 +100,35 @@ static void box_start(struct box *b)
     int at = abx_fd_listen_unix(b->dir_fd, "s", SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 64);
     b->engine_fd = fcntl(at, F_DUPFD_CLOEXEC, 20); /* not the number it is passed under */
     close(at);
+    b->log_fd = memfd_create("log", MFD_CLOEXEC);
+    const int keep[] = {b->engine_fd, b->log_fd};
     struct abx_proc_role role = {.name = "box",
                                  .fn = become_pid_one,
                                  .arg = b,
-                                 .keep_fds = &b->engine_fd,
-                                 .keep_count = 1,
+                                 .keep_fds = keep,
+                                 .keep_count = 2,
                                  .namespaces = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET};
     b->pid = abx_proc_clone_role(&role, NULL);
     assert_true(b->pid > 0);
 }
 
+/* Stops it; its log must show neither a sanitizer's report nor a descriptor left open. */
 static void box_stop(struct box *b)
 {
+    static char log[ANSWER_MAX];
+    static const char *const bad[] = {"Sanitizer", "runtime error", "left open"};
     struct abx_proc_status st;
     kill(b->pid, SIGTERM);
     assert_int_equal(abx_proc_wait(b->pid, &st), 0);
     assert_true(st.exited);
     assert_int_equal(st.exit_code, 143);
+    ssize_t n = pread(b->log_fd, log, sizeof(log) - 1, 0);
+    log[n > 0 ? n : 0] = '\0';
+    assert_non_null(strstr(log, "role=gateway stopping"));
+    for (size_t i = 0; i < ABX_COUNTOF(bad); i++)
+        if (strstr(log, bad[i]) != NULL)
+            fail_msg("%s", log);
+    close(b->log_fd);
     close(b->engine_fd);
     close(b->dir_fd);
     abx_fd_remove_tree(AT_FDCWD, b->root);

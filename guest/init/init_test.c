@@ -137,6 +137,7 @@ static int middle(void *arg)
     return 0;
 }
 
+/* Zombies whose parent is our own: PID 1. */
 static int count_zombies(void)
 {
     int zombies = 0;
@@ -146,7 +147,10 @@ static int count_zombies(void)
         if (abx_fd_read_file(AT_FDCWD, name, 4096, &text, NULL) < 0)
             continue;
         const char *end = strrchr(text, ')');
-        zombies += end != NULL && end[2] == 'Z';
+        int parent = 0;
+        char process_state = 0;
+        if (end != NULL && sscanf(end, ") %c %d", &process_state, &parent) == 2)
+            zombies += process_state == 'Z' && parent == getppid();
         free(text);
     }
     return zombies;
@@ -172,11 +176,10 @@ static int service_orphans(const struct abx_init_context *c)
 
 TEST(a_thousand_orphans_leave_no_zombie)
 {
-    if (geteuid() != 0)
-        skip();
     static const struct abx_init_service services[] = {
         {.name = "orphans", .run = service_orphans, .needs = ABX_INIT_LISTENERS}};
-    struct probe p = {.namespaces = CLONE_NEWPID | CLONE_NEWNS};
+    /* as PID 1 where that is allowed, else as a subreaper */
+    struct probe p = {.namespaces = geteuid() == 0 ? CLONE_NEWPID | CLONE_NEWNS : 0};
     char text[REPORT_MAX];
     probe_start(&p, services, 1);
     expect_report(&p, text);
@@ -424,8 +427,6 @@ static int service_parent(const struct abx_init_context *c)
 
 TEST(what_a_dead_envd_left_running_dies)
 {
-    if (geteuid() != 0)
-        skip();
     static const struct abx_init_service services[] = {{.name = "envd",
                                                         .run = service_parent,
                                                         .needs = ABX_INIT_LISTENERS,
