@@ -109,7 +109,9 @@ static void on_close(struct abx_http_req *req, bool aborted)
 void abx__init_post(struct abx_http_req *req)
 {
     struct init_call *c = abx_arena_alloc(req->arena, sizeof(*c));
-    if (req->listener_tag != ABX_ENVD_ENGINE || c == NULL) {
+    /* the exact target: what was spelled otherwise may have passed a check on the way (S43) */
+    bool is_exact = abx_str_is(req->head->target, "/init");
+    if (req->listener_tag != ABX_ENVD_ENGINE || !is_exact || c == NULL) {
         abx__answer_error(req, 404, "404 page not found");
         return;
     }
