@@ -339,6 +339,8 @@ int abx_engine_main(const struct abx_engine_options *o, struct abx_error *err)
         .ready_fd = o->ready_fd,
         .listeners = {.fds = {-1, -1}},
         .dir = {.fd = -1, .lock_fd = -1, .info_fd = -1, .db_fd = -1, .sandboxes_fd = -1}};
+    struct abx__fds fds;
+    abx__fds_note(&fds);
     p.engine.user = &p;
     signal(SIGPIPE, SIG_IGN);
     int r = prepare(&p, err);
@@ -350,5 +352,6 @@ int abx_engine_main(const struct abx_engine_options *o, struct abx_error *err)
     abx__listeners_close(&p.listeners);
     abx_fd_close(&p.ready_fd);
     abx__statedir_close(&p.dir);
+    abx__fds_report(&fds);
     return r;
 }

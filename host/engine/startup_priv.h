@@ -47,3 +47,12 @@ void abx__network_identity(uid_t *ret_uid, gid_t *ret_gid);
 /** Gives up root (if held), capabilities and new privileges; confines file access to @db_fd and
  *  forbids new TCP listeners and connections by Landlock, where the kernel has it. */
 int abx__confine(uid_t uid, gid_t gid, int db_fd, struct abx_error *err);
+
+enum { ABX__FDS_SEEN = 1024 };
+struct abx__fds {
+    bool is_inherited[ABX__FDS_SEEN];
+};
+/** Notes what is open before anything of ours is. */
+void abx__fds_note(struct abx__fds *f);
+/** Logs what is open beyond that, as an error each; does nothing in builds without sanitizers. */
+void abx__fds_report(struct abx__fds *f);

@@ -186,6 +186,29 @@ TEST(listen_beyond_loopback_must_be_meant)
     abx__listeners_close(&l);
 }
 
+#ifdef ABX_SANITIZED
+TEST(descriptors_left_open_are_listed)
+{
+    struct abx__fds fds;
+    int ends[2], inherited = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    char text[2048] = {0};
+    assert_int_equal(pipe(ends), 0);
+    int saved = dup(STDERR_FILENO);
+    abx__fds_note(&fds);
+    int leak = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    dup2(ends[1], STDERR_FILENO);
+    abx__fds_report(&fds);
+    dup2(saved, STDERR_FILENO);
+    close(ends[1]);
+    assert_true(read(ends[0], text, sizeof(text) - 1) > 0);
+    assert_non_null(strstr(text, "target=/dev/null"));
+    assert_null(strstr(text, "/dev/zero"));
+    const int all[] = {ends[0], saved, leak, inherited};
+    for (size_t i = 0; i < ABX_COUNTOF(all); i++)
+        close(all[i]);
+}
+#endif
+
 /* What a confined process must fail at; the exit code tells which did not. */
 
 static bool can_open(const char *path, int flags)
