@@ -115,6 +115,11 @@ class Engine:
             raise AssertionError("sanitizer reports:\n" + "\n".join(f"{p}:\n{t}" for p, t in reports))
 
 
+def is_sanitized():
+    """Whether the programs were built with sanitizers: freed memory then stays for a while by design."""
+    return re.search(rb"^ABX_SANITIZE:\w+=.", read(os.path.join(BUILD, "CMakeCache.txt")), re.M) is not None
+
+
 def is_alive(pid):
     state = read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return bool(state) and state[0] not in (b"Z", b"X")
