@@ -460,6 +460,36 @@ TEST(a_slow_client_stops_the_child_and_memory_stays_flat)
     end();
 }
 
+/* More output than the journal keeps, with nobody there. */
+TEST(output_that_the_journal_lost_is_said_to_be_lost)
+{
+    static const char by_tag[] = "{\"process\":{\"tag\":\"big\"}}";
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 8 << 20);
+    begin(&plain);
+    int fd = stream(START, "",
+                    "{\"process\":{\"cmd\":\"/usr/bin/head\",\"args\":[\"-c\",\"80000000\","
+                    "\"/dev/zero\"]},\"stdin\":false,\"tag\":\"big\"}");
+    read_until(fd, &got, "\"pid\":");
+    close(fd);
+    int64_t limit = abx_time_mono_ms() + GUARD_MS;
+    do {
+        usleep(10000);
+        assert_int_equal(call("process.Process/List", "{}", &got), 200);
+    } while (has(&got, "\"big\"") && abx_time_mono_ms() < limit);
+    assert_false(has(&got, "\"big\""));
+    fd = stream("process.Process/Connect", ABX_HEADER_JOURNAL_OFFSET ": 1\r\n", by_tag);
+    abx_buf_clear(&got);
+    read_until(fd, &got,
+               "{\"error\":{\"code\":\"out_of_range\",\"message\":\"the journal no longer has ");
+    close(fd);
+    fd = stream("process.Process/Connect", ABX_HEADER_JOURNAL_OFFSET ": 0\r\n", by_tag);
+    abx_buf_clear(&got);
+    read_until(fd, &got, "{\"data\":{\"stdout\":\"");
+    close(fd);
+    end();
+}
+
 /* Vanished clients leave nothing behind, and their processes live on. */
 TEST(clients_that_vanish_cost_nothing)
 {
