@@ -204,10 +204,14 @@ struct rig {
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_in a;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6; /* the port lies where v4 has it */
+    } a;
     socklen_t len = sizeof(a);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    return ntohs(a.sin_port);
+    assert_int_equal(getsockname(fd, &a.any, &len), 0);
+    return ntohs(a.v4.sin_port);
 }
 
 static int run_rig(void *arg)
@@ -440,6 +444,25 @@ TEST(a_port_that_opens_late_is_reached)
     close(a.fd);
     read_answer(fd, out);
     expect_in(out, "[app] GET /late\n");
+    app_stop(&a);
+    rig_stop(&r);
+}
+
+TEST(a_port_on_the_other_loopback_is_reached)
+{
+    struct rig r = {0};
+    struct app a;
+    char headers[64];
+    a.fd = abx_init_listen("[::1]:0");
+    if (a.fd < 0)
+        skip(); /* no IPv6 here */
+    rig_start(&r);
+    a.port = port_of(a.fd);
+    a.pid = abx_proc_fork_role("app", run_app, &a, &a.fd, 1, NULL);
+    close(a.fd);
+    snprintf(headers, sizeof(headers), "X-Sandbox-Port: %u\r\n", a.port);
+    ask(connect_engine(&r), "/six", headers, out);
+    expect_in(out, "[app] GET /six\n");
     app_stop(&a);
     rig_stop(&r);
 }
