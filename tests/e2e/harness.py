@@ -17,7 +17,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-REPORT = re.compile(rb"ERROR: (?:Address|Leak|Thread)Sanitizer|runtime error:|WARNING: ThreadSanitizer")
+REPORT = re.compile(rb"ERROR: (?:Address|Leak|Thread)Sanitizer|runtime error:|WARNING: ThreadSanitizer|descriptor left open")
 
 
 def read(path):
