@@ -9,7 +9,7 @@
 
 #include "lib/base/banned.h"
 
-enum { CHUNK_HEAD_MAX = 20, RAW_PARTS_MAX = 4 };
+enum { CHUNK_HEAD_MAX = 20, RAW_PARTS_MAX = 4, SMALL_MAX = 8000 };
 
 static struct iovec part(const void *data, size_t len)
 {
@@ -23,9 +23,26 @@ static bool is_live(const struct abx_http_conn *c)
            abx_stream_is_open(&c->stream);
 }
 
-/* Sends what waits in conn->out, then @parts, in one call. */
+static size_t length_of(const struct iovec *parts, int count)
+{
+    size_t len = 0;
+    for (int i = 0; i < count; i++)
+        len += parts[i].iov_len;
+    return len;
+}
+
+/* Sends @parts after what waits in conn->out, in one call. Small ones wait too, until the end of
+ * the turn: an event, its end frame and the last chunk wake the peer once. */
 static bool send_parts(struct abx_http_conn *c, const struct iovec *parts, int count)
 {
+    if (count && c->out.len + length_of(parts, count) <= SMALL_MAX) {
+        for (int i = 0; i < count; i++)
+            abx_buf_put(&c->out, parts[i].iov_base, parts[i].iov_len);
+        if (abx_buf_failed(&c->out))
+            abx_stream_reset(&c->stream);
+        abx__http_conn_wake(c);
+        return true;
+    }
     struct iovec all[8] = {part(c->out.ptr, c->out.len)};
     for (int i = 0; i < count; i++)
         all[i + 1] = parts[i];
@@ -167,7 +184,7 @@ bool abx_http_write2(struct abx_http_req *req, const void *a, size_t a_len, cons
     ABX_ASSERT(c->out_state == ABX__OUT_OPEN);
     size_t len = a_len + b_len;
     if (len == 0 || c->frame == ABX__FRAME_NONE)
-        return send_parts(c, NULL, 0);
+        return true; /* the head goes at the end of the turn */
     if (c->frame == ABX__FRAME_LENGTH && len > c->body_left) {
         abx_http_abort(req);
         return true;
@@ -206,8 +223,10 @@ void abx_http_end(struct abx_http_req *req)
 
 void abx_http_abort(struct abx_http_req *req)
 {
-    if (is_live(req->conn))
-        abx_stream_reset(&req->conn->stream);
+    if (!is_live(req->conn))
+        return;
+    abx__http_out_flush(req->conn);
+    abx_stream_reset(&req->conn->stream);
 }
 
 void abx_http_pause_body(struct abx_http_req *req)
@@ -278,7 +297,6 @@ void abx_http_raw_end(struct abx_http_req *req, bool keep_alive)
     if (!is_live(c))
         return;
     c->keep_alive = c->keep_alive && keep_alive;
-    abx__http_out_flush(c);
     complete(c);
 }
 

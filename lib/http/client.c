@@ -90,15 +90,14 @@ static void on_later(struct abx_defer *d)
     }
     if (c->link == NULL)
         return;
-    send_parts(c, NULL, 0);
     if (!c->told_connected) {
         c->told_connected = true;
-        if (c->wants_drain)
-            wake(c);
         if (c->ops->on_connected)
             c->ops->on_connected(c);
-        return; /* it may have been cancelled */
+        wake(c); /* after the body that this lets in, so that the head goes with it */
+        return;
     }
+    send_parts(c, NULL, 0);
     if (c->wants_drain && c->link->stream.queued == 0) {
         c->wants_drain = false;
         if (c->ops->on_drain)
@@ -146,7 +145,8 @@ void abx_http_connected(struct abx_http_call *c, int take_fd_or_error)
         return;
     }
     attach(c, link);
-    send_parts(c, NULL, 0);
+    if (c->finished || c->shut || c->queue.len)
+        send_parts(c, NULL, 0);
     if (c->shut)
         abx_stream_shutdown(&link->stream);
 }

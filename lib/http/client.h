@@ -37,7 +37,8 @@ struct abx_http_call_ops {
      */
     void (*on_error)(struct abx_http_call *c, const struct abx_error *err, bool head_seen);
     void (*on_drain)(struct abx_http_call *c); /* after a write returned false; may be NULL */
-    /** The head has gone out on a connection (again after a second try). May be NULL. */
+    /** There is a connection (a new one after a second try); the head goes out with what is written
+     *  now, or in the next turn. Does not cancel the call. May be NULL. */
     void (*on_connected)(struct abx_http_call *c);
 };
 

@@ -72,7 +72,8 @@ enum { ABX_HTTP_CHUNKED = -1 };
 void abx_http_begin(struct abx_http_req *req, int status, const struct abx_http_extra *extra,
                     int64_t length);
 void abx_http_flush(struct abx_http_req *req);
-/** One chunk in one system call. False: the queue is above its mark, stop until on_drain. */
+/** One chunk. Small ones of the same turn of the loop go out together, before it waits; a large one
+ *  at once, in one system call. False: the queue is above its mark, stop until on_drain. */
 bool abx_http_write(struct abx_http_req *req, const void *data, size_t len);
 /** As write, of two parts (an envelope head and its payload) in one chunk. */
 bool abx_http_write2(struct abx_http_req *req, const void *a, size_t a_len, const void *b,
@@ -95,7 +96,7 @@ void abx_http_interim(struct abx_http_req *req, struct abx_str head);
 /** For a verbatim head (proxy): @head is a complete written head; the body follows by raw_writev,
  *  already framed by the caller; raw_end(keep_alive) completes. */
 void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head);
-/** At most 4 parts, in one system call. False: stop until on_drain. */
+/** At most 4 parts, sent as by abx_http_write(). False: stop until on_drain. */
 bool abx_http_raw_writev(struct abx_http_req *req, const struct iovec *parts, int count);
 void abx_http_raw_end(struct abx_http_req *req, bool keep_alive);
 /** True when the connection may serve another request after this answer. Fixed by begin; a proxy

@@ -9,13 +9,12 @@
 
 #include "lib/base/banned.h"
 
-static void on_idle(uv_idle_t *idle)
+/* Makes the calls that are due now: one that defers itself again waits for the next turn. */
+static void run_deferred(struct abx_list *deferred)
 {
-    struct abx_loop *l = idle->data;
-    /* Only the calls that are due now: one that defers itself again waits for the next turn. */
     struct abx_list due;
     abx_list_init(&due);
-    for (struct abx_defer *d; (d = abx_list_first(&l->deferred, struct abx_defer, node));) {
+    for (struct abx_defer *d; (d = abx_list_first(deferred, struct abx_defer, node));) {
         abx_list_remove(&d->node);
         abx_list_push(&due, &d->node);
     }
@@ -23,8 +22,21 @@ static void on_idle(uv_idle_t *idle)
         abx_list_remove(&d->node);
         d->fn(d);
     }
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    struct abx_loop *l = idle->data;
+    run_deferred(&l->deferred);
     if (abx_list_empty(&l->deferred))
         uv_idle_stop(idle);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct abx_loop *l = prepare->data;
+    run_deferred(&l->last);
+    uv_prepare_stop(prepare);
 }
 
 int abx_loop_init(struct abx_loop *l, struct abx_error *err)
@@ -40,8 +52,10 @@ int abx_loop_init(struct abx_loop *l, struct abx_error *err)
     }
     l->scratch = scratch;
     abx_list_init(&l->deferred);
+    abx_list_init(&l->last);
     uv_idle_init(&l->uv, &l->idle);
-    l->idle.data = l;
+    uv_prepare_init(&l->uv, &l->prepare);
+    l->idle.data = l->prepare.data = l;
     return 0;
 }
 
@@ -72,6 +86,7 @@ void abx_loop_done(struct abx_loop *l)
     if (l->scratch == NULL)
         return;
     uv_close((uv_handle_t *)&l->idle, NULL);
+    uv_close((uv_handle_t *)&l->prepare, NULL);
     uv_run(&l->uv, UV_RUN_NOWAIT); /* close callbacks of what the owners have closed */
     unsigned left = 0;
     uv_walk(&l->uv, close_left_open, &left);
@@ -86,13 +101,24 @@ void abx_loop_done(struct abx_loop *l)
 
 void abx_defer_start(struct abx_defer *d, struct abx_loop *l, abx_defer_fn *fn, void *owner)
 {
-    if (!abx_list_empty(&d->node))
+    if (!abx_list_empty(&d->node) || uv_is_closing((uv_handle_t *)&l->idle))
         return;
     d->fn = fn;
     d->owner = owner;
     abx_list_push(&l->deferred, &d->node);
     if (!uv_is_active((uv_handle_t *)&l->idle))
         uv_idle_start(&l->idle, on_idle);
+}
+
+void abx_defer_start_last(struct abx_defer *d, struct abx_loop *l, abx_defer_fn *fn, void *owner)
+{
+    if (!abx_list_empty(&d->node) || uv_is_closing((uv_handle_t *)&l->prepare))
+        return;
+    d->fn = fn;
+    d->owner = owner;
+    abx_list_push(&l->last, &d->node);
+    if (!uv_is_active((uv_handle_t *)&l->prepare))
+        uv_prepare_start(&l->prepare, on_prepare);
 }
 
 void abx_defer_cancel(struct abx_defer *d)

@@ -17,8 +17,10 @@ enum { ABX_LOOP_SCRATCH = 65536 };
 struct abx_loop {
     uv_loop_t uv;
     uv_idle_t idle;           /* runs the deferred calls; active only while there are some */
+    uv_prepare_t prepare;     /* the same for those that come last */
     struct abx_list deferred; /* struct abx_defer */
-    char *scratch;            /* ABX_LOOP_SCRATCH bytes: what streams read into */
+    struct abx_list last;
+    char *scratch; /* ABX_LOOP_SCRATCH bytes: what streams read into */
     bool stopping;
 };
 
@@ -39,8 +41,10 @@ struct abx_defer {
     abx_defer_fn *fn;
     void *owner;
 };
-/** A second start before the call is made changes nothing. */
+/** A second start before the call is made changes nothing; nor does one in abx_loop_done(). */
 void abx_defer_start(struct abx_defer *d, struct abx_loop *l, abx_defer_fn *fn, void *owner);
+/** As above, but after all the others, right before the loop waits; @fn defers nothing. */
+void abx_defer_start_last(struct abx_defer *d, struct abx_loop *l, abx_defer_fn *fn, void *owner);
 /** After it the call is not made and the memory is the owner's. */
 void abx_defer_cancel(struct abx_defer *d);
 

@@ -56,12 +56,11 @@ static unsigned wanted(const struct abx_stream *s)
     return s->hung ? want : want | UV_DISCONNECT;
 }
 
-static void arm(struct abx_stream *s)
+static void on_arming(struct abx_defer *d)
 {
-    if (s->is_busy || s->closing)
-        return;
+    struct abx_stream *s = d->owner;
     unsigned want = wanted(s);
-    if (want == s->watched)
+    if (s->closing || want == s->watched)
         return;
     s->watched = want;
     if (want == 0) {
@@ -70,8 +69,13 @@ static void arm(struct abx_stream *s)
     }
     int r = uv_poll_start(&s->uv, (int)want, on_event);
     ABX_ASSERT(r == 0); /* fails only for a descriptor that another handle watches */
-    if (s->write_error == 0)
-        abx_defer_cancel(&s->later);
+}
+
+/* Once a turn: a stream that is paused and resumed in the same turn costs no system call. */
+static void arm(struct abx_stream *s)
+{
+    if (!s->closing && wanted(s) != s->watched)
+        abx_defer_start_last(&s->arming, s->loop, on_arming, s);
 }
 
 static void drop_queue(struct abx_stream *s)
@@ -256,7 +260,6 @@ static void hang_up(struct abx_stream *s)
 static void on_event(uv_poll_t *uv, int status, int events)
 {
     struct abx_stream *s = uv->data;
-    s->is_busy = true;
     if (status < 0) { /* an error condition; libuv has stopped watching */
         s->watched = 0;
         events = UV_READABLE | UV_WRITABLE | UV_DISCONNECT;
@@ -269,7 +272,6 @@ static void on_event(uv_poll_t *uv, int status, int events)
     /* An error that neither reading nor writing could name would come again for ever. */
     if (status < 0 && !progress && !s->write_error && wanted(s) != 0)
         fail(s, socket_error(s));
-    s->is_busy = false;
     arm(s);
 }
 
@@ -278,11 +280,6 @@ static void on_later(struct abx_defer *d)
     struct abx_stream *s = d->owner;
     if (s->closing)
         return;
-    if (s->write_error == 0) { /* it was just opened */
-        arm(s);
-        return;
-    }
-    s->is_busy = true;
     /* A peer that stopped listening may have said why: read that before the error. */
     if (s->reading && s->late_reads++ < LATE_READS_MAX && read_some(s))
         abx_defer_start(&s->later, s->loop, on_later, s);
@@ -290,7 +287,6 @@ static void on_later(struct abx_defer *d)
         fail(s, s->write_error);
     else if (!s->closing)
         hang_up(s);
-    s->is_busy = false;
     arm(s);
 }
 
@@ -348,7 +344,7 @@ int abx_stream_open(struct abx_stream *s, struct abx_loop *l, int take_fd,
     }
     s->uv.data = s;
     s->handles = 1;
-    abx_defer_start(&s->later, l, on_later, s); /* most are resumed at once, which arms */
+    arm(s);
     return 0;
 }
 
@@ -513,6 +509,7 @@ void abx_stream_close(struct abx_stream *s)
     s->reading = false;
     drop_queue(s);
     abx_defer_cancel(&s->later);
+    abx_defer_cancel(&s->arming);
     abx_timer_close(&s->limit, on_limit_closed);
     uv_close((uv_handle_t *)&s->uv, on_handle_closed);
     abx_fd_close(&s->fd);

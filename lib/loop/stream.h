@@ -41,10 +41,10 @@ struct abx_stream {
     char *queue;
     size_t queue_off, queue_cap;
     struct abx_timer limit; /* of closing after flush */
-    struct abx_defer later;
+    struct abx_defer later, arming;
     int fd, kind, write_error;
     unsigned watched, handles, late_reads;
-    bool can_write, is_busy, reading, ended, failed, hung, above;
+    bool can_write, reading, ended, failed, hung, above;
     bool shut, shut_done, flushing, lingering, closing;
 };
 
