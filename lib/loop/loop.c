@@ -9,7 +9,9 @@
 
 #include "lib/base/banned.h"
 
-/* Makes the calls that are due now: one that defers itself again waits for the next turn. */
+enum { ROUNDS_MAX = 8 }; /* of calls deferred by deferred calls, before the descriptors' turn */
+
+/* Makes the calls that are due now: one that defers itself again waits for the next round. */
 static void run_deferred(struct abx_list *deferred)
 {
     struct abx_list due;
@@ -27,7 +29,8 @@ static void run_deferred(struct abx_list *deferred)
 static void on_idle(uv_idle_t *idle)
 {
     struct abx_loop *l = idle->data;
-    run_deferred(&l->deferred);
+    for (int round = 0; round < ROUNDS_MAX && !abx_list_empty(&l->deferred); round++)
+        run_deferred(&l->deferred);
     if (abx_list_empty(&l->deferred))
         uv_idle_stop(idle);
 }
