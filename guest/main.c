@@ -35,7 +35,7 @@ struct option_row {
     size_t offset;
 };
 struct settings { /* of all roles; each takes its own rows */
-    bool locked, any_upgrade;
+    bool locked, any_upgrade, is_not_fc;
     uint32_t engine_fd, port, envd_port;
     const char *listen, *engine_socket;
 };
@@ -49,8 +49,12 @@ static const struct option_row gateway_options[] = {
     {"--envd-port", OPTION_NUMBER, offsetof(struct settings, envd_port)},
     {"--any-upgrade", OPTION_FLAG, offsetof(struct settings, any_upgrade)},
     {0}};
+/* With one dash as well: so other supervisors call their envd. */
 static const struct option_row envd_options[] = {
-    {"--port", OPTION_NUMBER, offsetof(struct settings, port)}, {0}};
+    {"--port", OPTION_NUMBER, offsetof(struct settings, port)},
+    {"-port", OPTION_NUMBER, offsetof(struct settings, port)},
+    {"-isnotfc", OPTION_FLAG, offsetof(struct settings, is_not_fc)}, /* "no Firecracker": true */
+    {0}};
 
 static const struct option_row *find_option(const struct option_row *rows, struct abx_str name)
 {
@@ -88,7 +92,7 @@ static int take_option(const struct option_row *rows, char **argv, struct settin
 static int take_options(const struct option_row *rows, int argc, char **argv, struct settings *s)
 {
     int at = 1;
-    while (at < argc && strncmp(argv[at], "--", 2) == 0) {
+    while (at < argc && argv[at][0] == '-') {
         int took = take_option(rows, argv + at, s);
         if (took < 0) {
             fprintf(stderr, "%s: unknown or incomplete option %s; known are:", argv[0], argv[at]);
@@ -199,10 +203,13 @@ static int serve_envd(const struct abx_init_context *c)
 
 static int serve_gateway(const struct abx_init_context *c)
 {
+    int channel_fd = c->channel_fd;
+    if (other_envd(c->locked) != NULL)
+        abx_fd_close(&channel_fd); /* that one knows TCP only */
     struct abx_gateway_options o = {
         .engine_fd = c->engine_fd,
         .tcp_fd = c->tcp_fd,
-        .channel_fd = other_envd(c->locked) != NULL ? -1 : c->channel_fd,
+        .channel_fd = channel_fd,
         .own_port = port_of(ABX_ENV_ENTRYPOINT_PORT, ABX_PORT_GATEWAY),
         .envd_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
         .interpreter_port = port_of(ABX_ENV_CI_PORT, ABX_PORT_INTERPRETER),

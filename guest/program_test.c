@@ -9,11 +9,13 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -34,7 +36,10 @@ static const char *build_dir(void)
 struct box {
     char root[32];
     int dir_fd, engine_fd, log_fd;
-    const char *lock; /* "--locked" or NULL */
+    const char *lock;      /* "--locked" or NULL */
+    const char *env;       /* one more variable, or NULL */
+    const char *command;   /* one argument after the options, or NULL */
+    const char *log_wants; /* must be in the log at the end */
     pid_t pid;
 };
 
@@ -74,21 +79,39 @@ static int furnish(const struct box *b)
     if (mount("proc", path, "proc", 0, NULL) < 0 ||
         bind_in(b, "/dev/null", "dev/null", false) < 0 ||
         bind_in(b, "/dev/urandom", "dev/urandom", false) < 0 ||
-        bind_in(b, guest, ".fce2b/entrypoint", false) < 0)
+        bind_in(b, guest, ".fce2b/entrypoint", false) < 0 ||
+        bind_in(b, guest, ".fce2b/envd", false) < 0)
         return -1;
     return access(libs, F_OK) == 0 ? bind_in(b, libs, ".fce2b/lib", true) : 0;
+}
+
+static int set_loopback_up(void)
+{
+    struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    ABX_AUTO_FD fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &lo);
 }
 
 static int become_pid_one(void *arg)
 {
     const struct box *b = arg;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (furnish(b) < 0 || dup2(b->log_fd, STDERR_FILENO) < 0 || dup2(b->engine_fd, ENGINE_FD) < 0 ||
-        chroot(b->root) < 0 || chdir("/") < 0)
+    if (furnish(b) < 0 || set_loopback_up() < 0 || dup2(b->log_fd, STDERR_FILENO) < 0 ||
+        dup2(b->engine_fd, ENGINE_FD) < 0 || chroot(b->root) < 0 || chdir("/") < 0)
         return 99;
     char program[] = ABX_GUEST_ENTRYPOINT, fd[] = "--engine-fd=3", lock[] = "--locked";
-    char *argv[] = {program, fd, b->lock != NULL ? lock : NULL, NULL};
-    execv(program, argv);
+    char command[64] = "", variable[128] = "";
+    char *argv[5] = {program, fd}, *env[] = {variable, NULL};
+    size_t n = 2;
+    if (b->lock != NULL)
+        argv[n++] = lock;
+    if (b->command != NULL) {
+        snprintf(command, sizeof(command), "%s", b->command);
+        argv[n++] = command;
+    }
+    if (b->env != NULL)
+        snprintf(variable, sizeof(variable), "%s", b->env);
+    execve(program, argv, env);
     return 98;
 }
 
@@ -125,6 +148,8 @@ static void box_stop(struct box *b)
     ssize_t n = pread(b->log_fd, log, sizeof(log) - 1, 0);
     log[n > 0 ? n : 0] = '\0';
     assert_non_null(strstr(log, "role=gateway stopping"));
+    if (b->log_wants != NULL && strstr(log, b->log_wants) == NULL)
+        fail_msg("no \"%s\" in: %s", b->log_wants, log);
     for (size_t i = 0; i < ABX_COUNTOF(bad); i++)
         if (strstr(log, bad[i]) != NULL)
             fail_msg("%s", log);
@@ -224,6 +249,44 @@ TEST(a_locked_sandbox_stays_provisioned_over_a_killed_envd)
     expect("\"A\":\"b\"");
     assert_true(child_of(&b, "envd") != envd);
     box_stop(&b);
+}
+
+TEST(the_command_runs_only_when_asked_for)
+{
+    if (geteuid() != 0)
+        skip();
+    struct box asked = {.command = "/no/such/program",
+                        .env = ABX_ENV_RUN_CMD "=1",
+                        .log_wants = "exec of the command failed program=/no/such/program errno=2"};
+    box_start(&asked);
+    ask(&asked, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 204 ");
+    ask(&asked, "GET", "/.fce2b/health", "", "");
+    expect("\"name\":\"command\"");
+    box_stop(&asked);
+    struct box not_asked = {.command = "/no/such/program", .log_wants = "ignored without"};
+    box_start(&not_asked);
+    ask(&not_asked, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 204 ");
+    box_stop(&not_asked);
+}
+
+TEST(another_envd_is_supervised_and_reached_by_its_port)
+{
+    if (geteuid() != 0)
+        skip();
+    struct box b = {.env = ABX_ENV_ENVD_BIN "=" ABX_GUEST_DIR "/envd"};
+    box_start(&b);
+    ask(&b, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 204 ");
+    box_stop(&b);
+    struct box locked = {.env = ABX_ENV_ENVD_BIN "=/no/such/envd",
+                         .lock = "--locked",
+                         .log_wants = ABX_ENV_ENVD_BIN " is passed over"};
+    box_start(&locked);
+    ask(&locked, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 204 ");
+    box_stop(&locked);
 }
 
 static void on_exit_store(struct abx_proc *p, const struct abx_proc_status *st, void *arg)

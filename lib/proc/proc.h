@@ -84,5 +84,6 @@ pid_t abx_proc_peek_any(void);
 pid_t abx_proc_reap_any(struct abx_proc_status *ret);
 /** Blocks until @pid is reaped. 0 or -errno. */
 int abx_proc_wait(pid_t pid, struct abx_proc_status *ret);
-/** Remembers where argv lives, so that roles can be renamed. First thing in main(). */
+/** Remembers where argv lives, so that roles can be renamed, and gives @argv copies of its strings
+ *  instead (the caller may hold on to those). First thing in main(), once. */
 void abx_proc_init_title(int argc, char **argv);

@@ -397,17 +397,18 @@ TEST(closed_while_running_is_reaped_later)
 struct role_case {
     int sock;
     int closed;
+    const char *argument, *area;
 };
 
 static int role_main(void *arg)
 {
     struct role_case *c = arg;
-    char comm[17] = "", line[64] = "";
+    char comm[17] = "", line[160] = "";
     prctl(PR_GET_NAME, comm);
     int fd = open("/proc/self/cmdline", O_RDONLY);
     ssize_t n = read(fd, line, sizeof(line) - 1);
-    snprintf(line + (n < 0 ? 0 : strlen(line)), sizeof(line) - strlen(line), " %s %d", comm,
-             fcntl(c->closed, F_GETFD) < 0);
+    snprintf(line + (n < 0 ? 0 : strlen(line)), sizeof(line) - strlen(line), " %s %d %s %s", comm,
+             fcntl(c->closed, F_GETFD) < 0, c->argument, c->area);
     n = write(c->sock, line, strlen(line));
     return n > 0 ? 5 : 6;
 }
@@ -416,10 +417,16 @@ TEST(fork_role_renames_and_closes)
 {
     int pair[2], pidfd = -1;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
-    struct role_case c = {pair[1], open("/dev/null", O_RDONLY)};
+    struct role_case c = {.sock = pair[1], .closed = open("/dev/null", O_RDONLY)};
     const int keep[] = {pair[1], STDERR_FILENO};
-    char *args[] = {strdup("a-rather-long-program-name"), NULL};
-    abx_proc_init_title(1, args);
+    static char area[] = "a-rather-long-program-name\0--option";
+    char *args[] = {area, area + strlen(area) + 1, NULL};
+    abx_proc_init_title(2, args);
+    assert_string_equal(args[0], "a-rather-long-program-name"); /* copies, which stay */
+    assert_string_equal(args[1], "--option");
+    assert_true(args[1] < area || args[1] >= area + sizeof(area));
+    c.argument = args[1];
+    c.area = area;
     pid_t pid = abx_proc_fork_role("envd", role_main, &c, keep, 2, &pidfd);
     assert_true(pid > 0 && pidfd >= 0);
     assert_true(fcntl(pidfd, F_GETFD) & FD_CLOEXEC);
@@ -427,12 +434,10 @@ TEST(fork_role_renames_and_closes)
     assert_int_equal(abx_proc_wait(pid, &st), 0);
     assert_true(st.exited);
     assert_int_equal(st.exit_code, 5);
-    char line[128] = "";
+    char line[256] = "";
     assert_true(read(pair[0], line, sizeof(line) - 1) > 0);
-    assert_non_null(strstr(line, " envd 1"));
-    assert_string_equal(args[0], "a-rather-long-program-name"); /* the parent keeps its name */
-    abx_proc_init_title(1, (char *[]){(char[]){""}, NULL});
-    free(args[0]);
+    assert_non_null(strstr(line, " envd 1 --option envd"));
+    assert_string_equal(area, "a-rather-long-program-name"); /* the parent keeps its name */
     close(pair[0]);
     close(pair[1]);
     close(pidfd);

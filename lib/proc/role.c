@@ -20,19 +20,30 @@
 enum { MAX_KEPT_FDS = 32, ROLE_NAME_MAX = 64 };
 
 /* Where the kernel reads /proc/PID/cmdline from: the argument strings of this process, which lie
- * one behind the other. */
+ * one behind the other. A role's name overwrites them, so the program works on copies. */
 static char *title_start;
 static size_t title_room;
+static char *title_copies; /* for the life of the process */
 
 void abx_proc_init_title(int argc, char **argv)
 {
     if (argc < 1 || argv[0] == NULL)
         return;
     char *end = argv[0] + strlen(argv[0]) + 1;
-    for (int i = 1; i < argc && argv[i] == end; i++)
-        end = argv[i] + strlen(argv[i]) + 1;
+    int count = 1;
+    for (; count < argc && argv[count] == end; count++)
+        end = argv[count] + strlen(argv[count]) + 1;
+    size_t room = (size_t)(end - argv[0]);
+    char *copies = malloc(room);
+    if (copies == NULL)
+        return; /* roles keep the name of the program */
+    memcpy(copies, argv[0], room);
+    free(title_copies);
+    title_copies = copies;
     title_start = argv[0];
-    title_room = (size_t)(end - argv[0]);
+    title_room = room;
+    for (int i = 0; i < count; i++)
+        argv[i] = copies + (argv[i] - title_start);
 }
 
 void abx__proc_set_title(const char *name)
