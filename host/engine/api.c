@@ -80,6 +80,15 @@ void abx__api_fail(struct abx__call *c, int status, const char *fmt, ...)
     fail_with(c, status, message, NULL);
 }
 
+void abx__api_answer_buf(struct abx__call *c, int status, const struct abx_buf *json,
+                         const struct abx_http_extra *more)
+{
+    if (abx_buf_failed(json))
+        abx__api_fail(c, 500, "the answer has more than %zu bytes, or memory is short", json->max);
+    else
+        abx__api_answer_with(c, status, abx_buf_str(json), more);
+}
+
 void abx__api_fail_err(struct abx__call *c, const struct abx_error *err)
 {
     fail_with(c, abx_code_http(err->code), err->msg, NULL);
@@ -221,8 +230,10 @@ static void on_body_end(struct abx_http_req *req)
 static void on_close(struct abx_http_req *req, bool aborted)
 {
     struct abx__call *c = req->data;
-    (void)aborted;
+    struct abx__sandbox *created = abx__sandbox_find(c->engine, abx_str(c->created_id));
     abx_list_remove(&c->wait.node); /* a creation that nobody waits for is undone */
+    if (aborted && created != NULL) /* and one whose answer did not get through */
+        abx__sandbox_kill(created, NULL);
     abx_buf_done(&c->body);
     c->req = NULL;
 }

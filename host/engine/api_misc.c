@@ -62,7 +62,7 @@ static void info(struct abx__call *c)
     abx_json_end_object(&w);
     abx_json_kv_i64(&w, "running", (int64_t)count_running(e));
     abx_json_end_object(&w);
-    abx__api_answer(c, 200, abx_buf_str(&b));
+    abx__api_answer_buf(c, 200, &b, NULL);
 }
 
 #define NO(method, path, why)                                                                      \

@@ -24,6 +24,7 @@ struct abx__call {
     struct abx_str params[ABX__PARAMS_MAX]; /* decoded */
     struct abx_buf body;
     struct abx__wait wait;
+    char created_id[ABX_SANDBOX_ID_LEN + 1]; /* undone when its answer does not get through */
 };
 
 extern const struct abx__route abx__sandbox_routes[], abx__template_routes[], abx__misc_routes[];
@@ -39,9 +40,12 @@ const struct abx__route *abx__route_find(struct abx_str method, struct abx_str p
                                          struct abx_str params[ABX__PARAMS_MAX], char **ret_allow);
 
 void abx__api_answer(struct abx__call *c, int status, struct abx_str json);
-/** With one more header; a NULL name adds none. */
+/** With more headers; a NULL name ends. */
 void abx__api_answer_with(struct abx__call *c, int status, struct abx_str json,
                           const struct abx_http_extra *more);
+/** 200-something with what was written, or 500 when that failed. */
+void abx__api_answer_buf(struct abx__call *c, int status, const struct abx_buf *json,
+                         const struct abx_http_extra *more);
 void abx__api_fail(struct abx__call *c, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /** By the error's code. */

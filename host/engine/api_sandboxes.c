@@ -41,7 +41,8 @@ static void write_access(struct abx_json_writer *w, const struct abx__sandbox *s
     abx_json_kv_c(w, "domain", sb->engine->domain);
 }
 
-static void answer_sandbox(struct abx__call *c, int status, const struct abx__sandbox *sb)
+/* False: no memory, and 500 was answered. */
+static bool answer_sandbox(struct abx__call *c, int status, const struct abx__sandbox *sb)
 {
     ABX_AUTO_BUF b = {.max = 16384};
     struct abx_json_writer w;
@@ -53,7 +54,9 @@ static void answer_sandbox(struct abx__call *c, int status, const struct abx__sa
     abx_json_null(&w);
     write_abx(&w, sb);
     abx_json_end_object(&w);
-    abx__api_answer(c, status, abx_buf_str(&b));
+    bool ok = !abx_buf_failed(&b);
+    abx__api_answer_buf(c, status, &b, NULL); /* @c may be gone after */
+    return ok;
 }
 
 void abx__write_listed(struct abx_json_writer *w, const struct abx__sandbox *sb)
@@ -238,10 +241,13 @@ static bool check_template(struct abx__call *c, struct abx_str name)
 static void on_created(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err)
 {
     struct abx__call *c = ABX_CONTAINER_OF(w, struct abx__call, wait);
-    if (err != NULL)
+    if (err != NULL) {
         abx__api_fail_err(c, err);
-    else
-        answer_sandbox(c, 201, sb);
+        return;
+    }
+    memcpy(c->created_id, sb->id, sizeof(c->created_id));
+    if (!answer_sandbox(c, 201, sb))
+        abx__sandbox_kill(sb, NULL);
 }
 
 static void sandboxes_create(struct abx__call *c)
@@ -291,7 +297,7 @@ static void sandbox_info(struct abx__call *c)
     abx_json_end_object(&w);
     write_abx(&w, sb);
     abx_json_end_object(&w);
-    abx__api_answer(c, 200, abx_buf_str(&b));
+    abx__api_answer_buf(c, 200, &b, NULL);
 }
 
 static void on_killed(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err)

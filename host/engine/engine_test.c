@@ -171,6 +171,37 @@ TEST(create_that_fails_leaves_nothing)
     kit_teardown();
 }
 
+TEST(create_is_undone_when_init_gives_no_answer_or_an_endless_one)
+{
+    kit_setup();
+    kit.refuse_init = 1;
+    kit.init_status = 401;
+    kit.init_text_bytes = 100; /* an answer with a body */
+    assert_int_equal(kit_ask("POST", "/sandboxes", NULL, host_body), 500);
+    assert_true(kit_said("answered 401"));
+    kit.refuse_init = 1;
+    kit.init_text_bytes = 1000000;
+    assert_int_equal(kit_ask("POST", "/sandboxes", NULL, host_body), 500);
+    assert_true(kit_said("more than 65536 bytes"));
+    assert_int_equal(kit.e.sandboxes.count, 0);
+
+    kit.is_init_silent = true;
+    char text[512];
+    int fd = kit_connect();
+    snprintf(text, sizeof(text),
+             "POST /v2/sandboxes HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: %s\r\n"
+             "Content-Length: %zu\r\n\r\n%s",
+             kit_key, strlen(host_body), host_body);
+    kit_send(fd, text, strlen(text));
+    KIT_UNTIL(kit.hanging != NULL);
+    abx_timer_start(&only_sandbox()->timer, 1, 0); /* its 15 s are over */
+    assert_int_equal(kit_read(fd), 504);
+    assert_true(kit_said("no answer within 15 s"));
+    assert_int_equal(kit.e.sandboxes.count, 0);
+    close(fd);
+    kit_teardown();
+}
+
 TEST(create_whose_caller_has_gone_is_undone)
 {
     kit_setup();

@@ -203,11 +203,7 @@ static void answer(struct abx__call *c, struct abx__sandbox *const *rows, size_t
         abx_json_end_object(&w);
     }
     abx_json_end_array(&w);
-    if (abx_buf_failed(&b))
-        abx__api_fail(c, 500, "the list has more than %d bytes: ask for fewer with limit",
-                      ANSWER_MAX);
-    else
-        abx__api_answer_with(c, 200, abx_buf_str(&b), more);
+    abx__api_answer_buf(c, 200, &b, more);
 }
 
 static void list(struct abx__call *c, struct query *q)

@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { INIT_BODY_MAX = 512 * 1024, INIT_HEAD_MAX = 4096 };
+enum { INIT_BODY_MAX = 512 * 1024, INIT_HEAD_MAX = 4096, INIT_ANSWER_MAX = 65536 };
 
 void abx__gateway_connect(void *arg, struct abx_str target, struct abx_http_call *call)
 {
@@ -59,6 +59,20 @@ static void on_head(struct abx_http_call *c, const struct abx_http_head *head)
         sb->init_status = head->status;
 }
 
+/* What stands in the answer is of no use to us, and it comes from a sandbox. */
+static void on_body(struct abx_http_call *c, const char *data, size_t len)
+{
+    struct abx__sandbox *sb = abx_http_call_owner(c);
+    struct abx_error err = {0};
+    (void)data;
+    sb->init_bytes += len;
+    if (sb->init_bytes <= INIT_ANSWER_MAX)
+        return;
+    abx_http_call_cancel(ABX_TAKE(sb->init_call));
+    abx_err_set(&err, ABX_INTERNAL, "/init: the answer has more than %d bytes", INIT_ANSWER_MAX);
+    abx__sandbox_inited(sb, &err, false);
+}
+
 static void on_end(struct abx_http_call *c)
 {
     struct abx__sandbox *sb = abx_http_call_owner(c);
@@ -84,7 +98,7 @@ static void on_error(struct abx_http_call *c, const struct abx_error *err, bool 
 }
 
 static const struct abx_http_call_ops init_ops = {
-    .on_head = on_head, .on_end = on_end, .on_error = on_error};
+    .on_head = on_head, .on_body = on_body, .on_end = on_end, .on_error = on_error};
 
 int abx__provision(struct abx__sandbox *sb, struct abx_error *err)
 {
@@ -99,11 +113,10 @@ int abx__provision(struct abx__sandbox *sb, struct abx_error *err)
     abx_http_write_end(&head);
     if (abx_buf_failed(&body) || abx_buf_failed(&head))
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "/init: the body is too large");
+    sb->init_bytes = 0;
     if (abx_http_call_start(sb->engine->pool, abx_str(sb->id), abx_buf_str(&head), false, &init_ops,
                             sb, &sb->init_call, err) < 0)
         return -1;
-    if (sb->init_call == NULL)
-        return 0; /* it failed within the call and on_error was told */
     abx_http_call_write(sb->init_call, body.ptr, body.len);
     abx_http_call_finish(sb->init_call);
     return 0;

@@ -67,13 +67,22 @@ struct abx__sandbox *abx__sandbox_find(struct abx__engine *e, struct abx_str id)
     return sb != NULL && sb->state == ABX__RUNNING ? sb : NULL;
 }
 
+/* A waiter may kill the sandbox, or go away and take others with it: nothing of @sb is touched
+ * after the first was told. */
 static void tell_waiters(struct abx__sandbox *sb, struct abx__sandbox *shown)
 {
-    const struct abx_error *err = sb->failure.code == ABX_OK ? NULL : &sb->failure;
+    struct abx_error err = sb->failure;
+    struct abx_list told;
+    abx_list_init(&told);
     while (!abx_list_empty(&sb->waiters)) {
-        struct abx__wait *w = ABX_CONTAINER_OF(sb->waiters.next, struct abx__wait, node);
+        struct abx_list *node = sb->waiters.next;
+        abx_list_remove(node);
+        abx_list_push(&told, node);
+    }
+    while (!abx_list_empty(&told)) {
+        struct abx__wait *w = ABX_CONTAINER_OF(told.next, struct abx__wait, node);
         abx_list_remove(&w->node);
-        w->fn(w, err == NULL ? shown : NULL, err);
+        w->fn(w, err.code == ABX_OK ? shown : NULL, err.code == ABX_OK ? NULL : &err);
     }
 }
 
@@ -114,8 +123,8 @@ static void settle_dead(struct abx__sandbox *sb)
                 err.msg);
     set_state(sb, ABX__DEAD);
     abx_map_remove(&sb->engine->sandboxes, abx_str(sb->id));
-    tell_waiters(sb, NULL);
     recovered(sb);
+    tell_waiters(sb, NULL); /* those of a dead one can do nothing to it */
     abx__sandbox_forget(sb);
 }
 
@@ -139,8 +148,8 @@ static void on_destroyed(void *arg, const struct abx_error *err)
     if (sb->failure.code == ABX_OK)
         abx_err_set(&sb->failure, ABX_INTERNAL, "sandbox %s could not be removed: %s", sb->id,
                     err->msg);
-    tell_waiters(sb, NULL);
     recovered(sb);
+    tell_waiters(sb, NULL);
 }
 
 static void destroy_start(struct abx__sandbox *sb)
@@ -204,14 +213,36 @@ static void arm_timeout(struct abx__sandbox *sb)
     wait_for_deadline(sb);
 }
 
+/* Sends /init; the timer guards the answer from here on. */
+static void provision(struct abx__sandbox *sb)
+{
+    struct abx_error err = {0};
+    int64_t left = sb->init_deadline_ms - abx_time_mono_ms();
+    if (abx__provision(sb, &err) < 0)
+        fail_create(sb, &err);
+    else
+        abx_timer_start(&sb->timer, left > 0 ? (uint64_t)left : 0, 0);
+}
+
+/* While creating: the pause before another /init is over, or its answer did not come. */
+static void on_creating_timer(struct abx__sandbox *sb)
+{
+    struct abx_error err = {0};
+    if (sb->init_call == NULL) {
+        provision(sb);
+        return;
+    }
+    abx_err_set(&err, ABX_DEADLINE_EXCEEDED, "/init: no answer within %d s",
+                INIT_DEADLINE_MS / 1000);
+    fail_create(sb, &err);
+}
+
 static void on_timer(struct abx_timer *t)
 {
     struct abx__sandbox *sb = t->owner;
-    struct abx_error err = {0};
     switch (sb->state) {
     case ABX__CREATING:
-        if (abx__provision(sb, &err) < 0)
-            fail_create(sb, &err);
+        on_creating_timer(sb);
         break;
     case ABX__RUNNING:
         if (boot_ms() < sb->deadline_ms) {
@@ -326,8 +357,8 @@ static void on_made(void *arg, const struct abx_sandbox_info *info, const struct
     if (abx_list_empty(&sb->waiters)) {
         abx_err_set(&failure, ABX_CANCELED, "the caller has gone");
         fail_create(sb, &failure);
-    } else if (abx__provision(sb, &failure) < 0) {
-        fail_create(sb, &failure);
+    } else {
+        provision(sb);
     }
 }
 

@@ -34,6 +34,7 @@ struct abx__sandbox {
     struct abx_sandbox_info info;
     struct abx_timer timer; /* running: the timeout; else: the next attempt */
     struct abx_http_call *init_call;
+    size_t init_bytes;
     int init_status;          /* of the answer being read */
     int64_t init_deadline_ms; /* monotonic */
     uint32_t attempt;

@@ -50,6 +50,8 @@ static struct kit {
     int fail_destroys; /* that many removals fail */
     int refuse_init;   /* that many /init are answered init_status */
     int init_status;
+    size_t init_text_bytes;       /* of the body of a refusal */
+    bool is_init_silent;          /* /init is never answered */
     int counts[4];                /* by kit_op */
     char init_body[4096];         /* of the last /init */
     struct abx_http_req *hanging; /* of /hang or /late */
@@ -82,7 +84,15 @@ static inline void kit_on_init_end(struct abx_http_req *req)
         kit.refuse_init--;
         status = kit.init_status;
     }
-    abx_http_answer(req, status, NULL, (struct abx_str){0});
+    if (status == 204) {
+        abx_http_answer(req, status, NULL, (struct abx_str){0});
+        return;
+    }
+    char *text = calloc(kit.init_text_bytes + 1, 1);
+    assert_non_null(text);
+    memset(text, 'x', kit.init_text_bytes);
+    abx_http_answer(req, status, NULL, abx_str(text));
+    free(text);
 }
 
 static inline void kit_on_init_close(struct abx_http_req *req, bool aborted)
@@ -110,8 +120,15 @@ static inline void kit_tell_back(struct abx_http_req *req)
 
 static inline void kit_gateway(struct abx_http_req *req)
 {
-    if (abx_str_is(req->path, "/init")) {
+    if (abx_str_is(req->path, "/init") && kit.is_init_silent) {
+        kit.hanging = req;
+        req->on_close = kit_on_hang_close;
+    } else if (abx_str_is(req->path, "/init")) {
         struct abx_buf *b = abx_arena_alloc(req->arena, sizeof(*b));
+        if (b == NULL) {
+            abx_http_abort(req);
+            return;
+        }
         abx_buf_init(b, sizeof(kit.init_body) - 1);
         req->data = b;
         req->on_body = kit_on_init_body;
@@ -141,14 +158,14 @@ static inline struct kit_guest *kit_guest(const char *id)
     return NULL;
 }
 
-static inline void kit_open_gateway(const char *id)
+/* False without memory: nothing of it is left. */
+static inline bool kit_open_gateway(const char *id)
 {
     struct kit_guest *g = kit_guest("");
     struct abx_http_server_options so = {.on_request = kit_gateway};
     struct abx_error err = {0};
     char path[160];
     assert_non_null(g);
-    snprintf(g->id, sizeof(g->id), "%s", id);
     snprintf(path, sizeof(path), "%s/sandboxes/%s/run", kit.dir, id);
     assert_int_equal(abx_fd_mkdir_p(path, 0700), 0);
     int dir = open(path, O_PATH | O_CLOEXEC);
@@ -158,8 +175,12 @@ static inline void kit_open_gateway(const char *id)
         abx_fd_listen_unix(dir, "gateway.sock", SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 64);
     close(dir);
     assert_true(fd >= 0);
-    assert_int_equal(abx_http_server_open(&kit.e.loop, &so, &g->server, &err), 0);
-    assert_int_equal(abx_http_server_listen(g->server, fd, 0, &err), 0);
+    if (abx_http_server_open(&kit.e.loop, &so, &g->server, &err) < 0) {
+        close(fd);
+        return false;
+    }
+    snprintf(g->id, sizeof(g->id), "%s", id);
+    return abx_http_server_listen(g->server, fd, 0, &err) == 0;
 }
 
 static inline void kit_close_gateway(struct kit_guest *g)
@@ -200,8 +221,13 @@ static inline void kit_do(const struct kit_request *r)
             r->created(r->arg, NULL, &err);
             break;
         }
-        kit_open_gateway(r->id);
-        r->created(r->arg, &info, NULL);
+        if (kit_open_gateway(r->id)) {
+            r->created(r->arg, &info, NULL);
+            break;
+        }
+        kit_remove(r->id);
+        abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "no memory for a gateway");
+        r->created(r->arg, NULL, &err);
         break;
     case KIT_ADOPT:
         if (!kit_lives(r->id)) {
@@ -209,7 +235,7 @@ static inline void kit_do(const struct kit_request *r)
             r->created(r->arg, NULL, &err);
             break;
         }
-        kit_open_gateway(r->id);
+        assert_true(kit_open_gateway(r->id));
         r->created(r->arg, &info, NULL);
         break;
     case KIT_DESTROY:
