@@ -111,7 +111,8 @@ def spawned(count, *command, at_once=1):
     """Milliseconds that posix_spawn and wait of a command take."""
     if not shutil.which(command[0]):
         raise Skipped(f"{command[0]} is not installed")
-    return in_ms(program("spawn", count, at_once, *command))
+    with tempfile.TemporaryDirectory(prefix="abx-bench-home-") as home:  # a login shell reads root's own profile else
+        return in_ms(program("spawn", count, at_once, *command, env={"PATH": os.environ["PATH"], "HOME": home}))
 
 
 # The host's own system directories, read-only: what our template `host` shows.
