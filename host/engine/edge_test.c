@@ -286,6 +286,18 @@ TEST(edge_connections_are_capped_and_counted_back)
     kit_teardown();
 }
 
+TEST(edge_counts_back_what_is_refused)
+{
+    setup();
+    struct abx__sandbox *sb = abx__sandbox_find(&kit.e, abx_str(id));
+    char text[256];
+    snprintf(text, sizeof(text), "CONNECT x:1 HTTP/1.1\r\nHost: 3000-%s.abx.localhost\r\n\r\n", id);
+    int status = kit_raw(text);
+    assert_true(status >= 400);
+    KIT_UNTIL(sb->edge_conns == 0);
+    kit_teardown();
+}
+
 TEST(edge_gateway_that_is_away_is_502)
 {
     setup();

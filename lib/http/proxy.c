@@ -238,15 +238,26 @@ static struct abx__exchange *exchange_new(const struct abx_http_proxy_options *o
     return x;
 }
 
+/* No exchange comes of it: over before it began. What on_done is told of may go with @req. */
+static void refuse_early(struct abx_http_req *req, const struct abx_http_proxy_options *o,
+                         int status, struct abx_str body)
+{
+    if (o->on_done)
+        o->on_done(o->arg);
+    refuse(req, status, body);
+}
+
 void abx_http_proxy(struct abx_http_req *req, const struct abx_http_proxy_options *o)
 {
     if (abx_str_is(req->head->method, "CONNECT")) {
-        refuse(req, 501, ABX_STR("{\"code\":501,\"message\":\"CONNECT is not served here\"}\n"));
+        refuse_early(req, o, 501,
+                     ABX_STR("{\"code\":501,\"message\":\"CONNECT is not served here\"}\n"));
         return;
     }
     struct abx__exchange *x = exchange_new(o);
     if (x == NULL) {
-        refuse(req, 503, ABX_STR("{\"code\":503,\"message\":\"no memory for the request\"}\n"));
+        refuse_early(req, o, 503,
+                     ABX_STR("{\"code\":503,\"message\":\"no memory for the request\"}\n"));
         return;
     }
     x->req = req;

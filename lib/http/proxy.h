@@ -27,7 +27,7 @@ struct abx_http_proxy_options {
     void (*on_unreachable)(struct abx_http_req *req, void *arg, const struct abx_error *err);
     /** The exchange or tunnel is over, however; once for each abx_http_proxy(), while @req's arena
      *  still lives; before on_unreachable when that is called. May be NULL. */
-    void (*on_done)(void *arg);
+    void (*on_done)(void *arg); /* over, however, or refused at once; once. May be NULL */
 };
 /** Takes over @req (its callbacks and `data`). @o is copied; strings in it must live as long as
  * @req. */
