@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #include "lib/base/banned.h"
 
@@ -325,10 +326,22 @@ static bool is_gone(const struct abx_stream *s)
     return poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
+/* After the peer's EOF: whether less than the rest of the body is left to read. */
+static bool is_body_cut(const struct abx_http_conn *c)
+{
+    int unread = 0;
+    if (c->in != ABX__IN_BODY || ioctl(abx_stream_fd(&c->stream), FIONREAD, &unread) < 0)
+        return false;
+    uint64_t held = c->pending.len + (size_t)unread;
+    return held < (c->parser.head.has_length ? c->parser.left : 1);
+}
+
 static void on_stream_hangup(struct abx_stream *s)
 {
     struct abx_http_conn *c = s->owner;
-    if (c->in_flight && c->out_state != ABX__OUT_DONE && (c->req.on_eof == NULL || is_gone(s)))
+    if (!c->in_flight || c->out_state == ABX__OUT_DONE)
+        return;
+    if (c->req.on_eof == NULL || is_gone(s) || is_body_cut(c))
         abx_stream_close(s);
 }
 

@@ -231,6 +231,40 @@ TEST(server_serves_a_half_closed_peer_when_the_handler_wants_that)
     kit_close(&k);
 }
 
+TEST(server_tells_a_cut_upload_from_a_half_close_while_paused)
+{
+    static const struct {
+        const char *request;
+        int aborts;
+    } rows[] = {
+        {"POST /late-eof HTTP/1.1\r\n" HOST "Content-Length: 9\r\n\r\n", 1},
+        {"POST /late-eof HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n", 1},
+        {"POST /late-eof HTTP/1.1\r\n" HOST "Content-Length: 3\r\n\r\n", 0},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        kit_open(&k, defaults);
+        uint16_t port;
+        struct abx_error err;
+        assert_int_equal(abx_http_server_listen(k.server, kit_listen_tcp(&port), 3, &err), 0);
+        int fd = kit_connect_tcp(port);
+        kit_send(&k, fd, abx_str(rows[i].request));
+        RUN_UNTIL(&k.loop, k.held != NULL);
+        abx_http_pause_body(k.held);
+        if (rows[i].request[strlen(rows[i].request) - 5] != 'd')
+            kit_send(&k, fd, ABX_STR("abc"));
+        shutdown(fd, SHUT_WR);
+        for (int turn = 0; turn < 50; turn++)
+            uv_run(&k.loop.uv, UV_RUN_NOWAIT);
+        assert_int_equal(k.aborts, rows[i].aborts);
+        if (k.held) {
+            abx_http_resume_body(k.held);
+            RUN_UNTIL(&k.loop, k.eofs == 1);
+        }
+        close(fd);
+        kit_close(&k);
+    }
+}
+
 TEST(server_discards_a_small_unwanted_body_and_goes_on)
 {
     static char body[200000];
