@@ -1,7 +1,7 @@
 /* host/engine/edge_signed.c: signed file URLs without a sandbox's name (security S61, envd.md 3.5).
  *
  * Loop thread. Everything that can be wrong without a secret is refused before a hash is made; all
- * sandboxes with a token are compared; failures are limited. */
+ * sandboxes with a token are compared; failures are limited for each address. */
 #include "host/engine/edge_priv.h"
 
 #include "lib/base/log.h"
@@ -10,8 +10,10 @@
 #include "lib/contract/contract.h"
 #include "lib/wire/url.h"
 
+#include <netinet/in.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <sys/socket.h>
 
 #include "lib/base/banned.h"
 
@@ -108,23 +110,46 @@ static struct abx__sandbox *find(struct abx__engine *e, const struct claim *k)
     return matches == 1 ? found : NULL;
 }
 
-/* Whether one more failure is within the limit; counts it. */
-static bool may_fail(struct abx__rate *r)
+static void peer_address(const struct abx_http_req *req, unsigned char out[16])
 {
-    int64_t now = abx_time_mono_ms();
-    if (now - r->window_ms >= 1000) {
-        r->window_ms = now;
-        r->used = 0;
-    }
-    return r->used++ < FAILURES_PER_S;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a = {0};
+    socklen_t len = sizeof(a);
+    memset(out, 0, 16);
+    if (getpeername(abx_http_peer_fd(req), &a.any, &len) < 0)
+        return;
+    if (a.any.sa_family == AF_INET6)
+        memcpy(out, &a.v6.sin6_addr, 16);
+    else if (a.any.sa_family == AF_INET)
+        memcpy(out, &a.v4.sin_addr, 4);
 }
 
-static void refuse(struct abx__engine *e, struct abx_http_req *req, const char *why)
+/* The peer's row, its window begun anew when the last is over. */
+static struct abx__rate *rate_of(struct abx__engine *e, const struct abx_http_req *req)
 {
-    if (may_fail(&e->bad_signatures)) {
-        abx__edge_envd_error(req, 401, why);
-        return;
+    struct abx__rate *r = &e->bad_signatures[0];
+    unsigned char address[16];
+    int64_t now = abx_time_mono_ms();
+    peer_address(req, address);
+    for (size_t i = 0; i < ABX__RATES; i++) {
+        struct abx__rate *other = &e->bad_signatures[i];
+        bool is_same = memcmp(other->address, address, sizeof(address)) == 0;
+        if (is_same || other->window_ms < r->window_ms)
+            r = other;
+        if (is_same)
+            break;
     }
+    if (memcmp(r->address, address, sizeof(address)) != 0 || now - r->window_ms >= 1000)
+        *r = (struct abx__rate){.window_ms = now};
+    memcpy(r->address, address, sizeof(address));
+    return r;
+}
+
+static void answer_limited(struct abx_http_req *req)
+{
     struct abx_http_extra extra[] = {{"Retry-After", ABX_STR("1")},
                                      {"Content-Type", ABX_STR("application/json; charset=utf-8")},
                                      {0}};
@@ -155,10 +180,16 @@ void abx__edge_signed(struct abx__engine *e, struct abx_http_req *req, struct ab
     struct claim k = {.signature = signature, .operation = ABX_STR("read")};
     if (abx_str_is(req->head->method, "POST"))
         k.operation = ABX_STR("write");
+    struct abx__rate *rate = rate_of(e, req);
+    if (rate->used >= FAILURES_PER_S) { /* before any hash is made */
+        answer_limited(req);
+        return;
+    }
     const char *why = read_claim(req, &k) < 0 ? "invalid signature" : precheck(&k);
     struct abx__sandbox *sb = why == NULL ? find(e, &k) : NULL;
     if (sb == NULL) {
-        refuse(e, req, why == NULL ? "invalid signature" : why);
+        rate->used++;
+        abx__edge_envd_error(req, 401, why == NULL ? "invalid signature" : why);
         return;
     }
     struct abx__target t = {.id = abx_str(sb->id), .port = ABX_PORT_ENVD};

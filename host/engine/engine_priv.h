@@ -11,11 +11,13 @@ enum {
     ABX__FDS_PER_SANDBOX = 16, /* what admission control counts for one */
 };
 
-/* At most `per_s` failures a second, counted in one window per engine. */
+/* Failures of one address in the second that began at window_ms. */
 struct abx__rate {
+    unsigned char address[16]; /* IPv6, or IPv4 in its first four bytes */
     int64_t window_ms;
     uint32_t used;
 };
+enum { ABX__RATES = 64 }; /* addresses remembered; the longest idle one makes room */
 
 struct abx__engine {
     struct abx_loop loop;
@@ -35,7 +37,7 @@ struct abx__engine {
     char listen_host[64]; /* the literal given by --listen, "" for the loopback pair */
     uint16_t port;
     char url[96], domain[64];
-    struct abx__rate bad_signatures;
+    struct abx__rate bad_signatures[ABX__RATES];
     void *user; /* of engine.c */
 };
 

@@ -229,6 +229,11 @@ void abx_http_abort(struct abx_http_req *req)
     abx_stream_reset(&req->conn->stream);
 }
 
+int abx_http_peer_fd(const struct abx_http_req *req)
+{
+    return abx_stream_fd(&req->conn->stream);
+}
+
 void abx_http_pause_body(struct abx_http_req *req)
 {
     struct abx_http_conn *c = req->conn;

@@ -83,6 +83,8 @@ void abx_http_end(struct abx_http_req *req);
 /** Cuts the exchange: reset, no final chunk, so that the peer can not take it for complete.
  *  on_close(aborted) follows from the loop. */
 void abx_http_abort(struct abx_http_req *req);
+/** The connection's descriptor, borrowed: for getpeername(). */
+int abx_http_peer_fd(const struct abx_http_req *req);
 /** Stops and restarts reading of the request's body (the peer blocks). */
 void abx_http_pause_body(struct abx_http_req *req);
 void abx_http_resume_body(struct abx_http_req *req);
