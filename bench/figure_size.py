@@ -1,11 +1,15 @@
-"""bench/figure_size.py: `size`: stripped bytes of the programs, PSS of each process of an idle sandbox. Goals are those of
-performance.md."""
+"""bench/figure_size.py: `size`: stripped bytes of the programs, memory of each process of an idle sandbox, and the time from
+spawning envd to its first answer. Goals are those of performance.md."""
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import tempfile
+import time
 
-from measure import BUILD, Skipped, pss_kib, until
+from figure_http import free_port
+from measure import BUILD, Skipped, alternate, memory_kib, until
 from sandboxes import Sandbox, running_engine
 
 GOALS_MIB = {"abx-guest": 2.5, "abx": 12, "abx-shim": None}
@@ -18,6 +22,32 @@ def stripped_bytes(path):
         return os.path.getsize(copy.name)
 
 
+def first_answer_ms(command):
+    """From posix_spawn to the first byte of an answer to GET /health."""
+    port, request = free_port(), b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"
+    null = [(os.POSIX_SPAWN_OPEN, fd, "/dev/null", os.O_RDWR, 0) for fd in range(3)]
+    began = time.perf_counter()
+    pid = os.posix_spawn(command[0], [part.format(port=port) for part in command], {"HOME": "/tmp"}, file_actions=null)
+    try:
+        while time.perf_counter() - began < 10:
+            with socket.socket() as s:
+                if s.connect_ex(("127.0.0.1", port)) == 0:
+                    s.sendall(request)
+                    s.recv(100)
+                    return (time.perf_counter() - began) * 1000
+        raise AssertionError(f"{command[0]} does not answer")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def go_first_answer_ms():
+    binary = os.environ.get("ABX_BENCH_ENVD")
+    if not binary:
+        raise Skipped("ABX_BENCH_ENVD names no Go envd")
+    return first_answer_ms([binary, "-isnotfc", "-port", "{port}"])
+
+
 def run(plan, report):
     for name, goal in GOALS_MIB.items():
         path = os.path.join(BUILD, "bin", name)
@@ -27,10 +57,16 @@ def run(plan, report):
     with running_engine() as (engine, _):
         sandbox = Sandbox(engine)
         roles = until(lambda: (r := sandbox.roles()) and len(r) >= 4 and r, "shim, init, gateway and envd")
-        kib = {role: pss_kib(pid) for role, pid in roles.items()}
-        report.keep("size pss", kib)
-        for role, value in kib.items():
+        pss = {role: memory_kib(pid, "Pss") for role, pid in roles.items()}
+        private = sum(memory_kib(pid, "Pss_Dirty") for pid in roles.values())
+        report.keep("size pss", pss)
+        for role, value in pss.items():
             report.figure(f"size, PSS {role}", value / 1024, "MiB", 1)
-        report.figure("size, PSS of a sandbox", sum(kib.values()) / 1024, "MiB", 1, 1.2, "goal of density")
-        report.figure("size, PSS abx", pss_kib(engine.pid()) / 1024, "MiB", 1)
+        report.figure("size, PSS of a sandbox", sum(pss.values()) / 1024, "MiB", 1, 4, "goal")
+        report.figure("size, dirty PSS of a sandbox", private / 1024, "MiB", 1, 1.2, "goal of density")
+        report.figure("size, PSS abx", memory_kib(engine.pid(), "Pss") / 1024, "MiB", 1)
         sandbox.kill()
+    guest, count = os.path.join(BUILD, "bin/abx-guest"), plan.count(20)
+    rounds = alternate(plan, {"envd": lambda: [first_answer_ms([guest, "envd", "--port", "{port}"]) for _ in range(count)],
+                              "Go envd": lambda: [go_first_answer_ms() for _ in range(count)]})
+    report.compare("size, envd spawn to first answer", "ms", rounds, "envd", "goal 2 ms")

@@ -80,9 +80,10 @@ def cpu_seconds(pid):
     return total / 1e9
 
 
-def pss_kib(pid):
+def memory_kib(pid, field):
+    """A field of smaps_rollup: Pss, Pss_Dirty, ..."""
     with open(f"/proc/{pid}/smaps_rollup") as f:
-        return next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
+        return next(int(line.split()[1]) for line in f if line.startswith(field + ":"))
 
 
 def until(test, what, seconds=10):
@@ -105,8 +106,8 @@ def machine():
 class Report:
     """Prints one JSON line per figure, then the table; keeps raw samples in bench/out."""
 
-    def __init__(self, plan):
-        self.plan, self.rows, self.raw = plan, [], {}
+    def __init__(self, plan, is_saved):
+        self.plan, self.is_saved, self.rows, self.raw = plan, is_saved, [], {}
 
     def figure(self, bench, ours, unit, n, peer=None, peer_name=None, note=""):
         row = {"bench": bench, "ours": round(ours, 4), "peer": None if peer is None else round(peer, 4),
@@ -128,11 +129,25 @@ class Report:
             peer = median_of_rounds(rounds[name], pick) if name else None
             self.figure(bench, value, unit, n, peer, name, note)
 
+    def save(self):
+        """Writes bench/RESULTS.md."""
+        m = machine()
+        lines = ["# Results of the last full run", "", f"{m['date']} UTC, commit {m['commit']}, {m['cores']} cores of {m['cpu']}, Linux "
+                 f"{m['kernel']}, load {m['load']:.1f} at the end. Made by `bench/run --save`; how: README.md.", "",
+                 "| figure | ours | peer | unit | ratio | peer's name | note |", "|---|---|---|---|---|---|---|"]
+        for r in self.rows:
+            peer, ratio = ("" if r[k] is None else f"{r[k]:g}" for k in ("peer", "ratio"))
+            lines.append(f"| {r['bench']} | {r['ours']:g} | {peer} | {r['unit']} | {ratio} | {r['peer_name'] or ''} | {r['note']} |")
+        with open(os.path.join(HERE, "RESULTS.md"), "w") as f:
+            f.write("\n".join(lines) + "\n")
+
     def end(self):
         os.makedirs(OUT, exist_ok=True)
         path = os.path.join(OUT, time.strftime("%Y%m%d-%H%M%S") + ("-smoke" if self.plan.is_smoke else "") + ".json")
         with open(path, "w") as f:
             json.dump({"machine": machine(), "figures": self.rows, "samples": self.raw}, f)
+        if self.is_saved:
+            self.save()
         print(f"\n{'figure':<34}{'ours':>11}{'peer':>11}  {'unit':<10}{'ratio':>7}  peer", file=sys.stderr)
         for r in self.rows:
             peer, ratio = ("-" if r[k] is None else f"{r[k]:g}" for k in ("peer", "ratio"))
