@@ -95,7 +95,7 @@ static void drop(struct abx__box *b)
 {
     close_control(b);
     if (b->slot >= 0)
-        b->w->slots[b->slot / 8] &= (unsigned char)~(1u << b->slot % 8);
+        abx__slot_mark(b->w, (uint32_t)b->slot, false);
     abx_map_remove(&b->w->boxes, abx_str(b->id));
     if (b->w->closing && b->w->boxes.count == 0)
         abx__children_let_go();
@@ -159,9 +159,16 @@ static struct abx_proc_status status_of(const struct abx_shim_reply *m)
 }
 
 /* ---- removing ---- */
+/* On the pool: both can wait long in the kernel. */
 static void remove_run(struct abx_work *work)
 {
     struct abx__box *b = work->owner;
+    if (b->slot >= 0) {
+        abx__cgroups_kill(&b->w->cgroups, (uint32_t)b->slot);
+        b->removed = abx__cgroups_remove(&b->w->cgroups, (uint32_t)b->slot);
+        if (b->removed == -EBUSY && b->tries < CGROUP_RETRIES)
+            return;
+    }
     char reports[64];
     snprintf(reports, sizeof(reports), "%s/asan", b->id);
     /* Sanitizer reports outlive the sandbox; an empty folder goes with it. */
@@ -178,6 +185,10 @@ static void remove_done(struct abx_work *work)
 {
     struct abx__box *b = work->owner;
     struct abx_error err = {0};
+    if (b->removed == -EBUSY && b->tries++ < CGROUP_RETRIES) {
+        abx_timer_start(&b->timer, CGROUP_RETRY_MS, 0);
+        return;
+    }
     if (b->removed < 0)
         abx_err_sys(&err, b->removed, "remove the folder of sandbox %s", b->id);
     answer_make(b, &b->failure);
@@ -192,21 +203,9 @@ static void remove_files(struct abx__box *b)
     b->work = (struct abx_work){0};
     if (abx_work_start(&b->work, &b->w->loop, remove_run, remove_done, b, &err) == 0)
         return;
-    remove_run(&(struct abx_work){.owner = b});
-    remove_done(&(struct abx_work){.owner = b});
-}
-
-static void try_cgroups(struct abx__box *b)
-{
-    int r = abx__cgroups_remove(&b->w->cgroups, b->id);
-    if (r == -EBUSY && ++b->tries < CGROUP_RETRIES) {
-        abx__cgroups_kill(&b->w->cgroups, b->id);
-        abx_timer_start(&b->timer, CGROUP_RETRY_MS, 0);
-        return;
-    }
-    if (r < 0)
-        abx_log(ABX_LOG_WARN, "sandbox id=%s cgroup not removed errno=%d", b->id, -r);
-    remove_files(b);
+    b->work.owner = b;
+    remove_run(&b->work);
+    remove_done(&b->work);
 }
 
 static void step_remove(struct abx__box *b)
@@ -215,7 +214,7 @@ static void step_remove(struct abx__box *b)
     close_control(b);
     abx_timer_stop(&b->timer);
     b->tries = 0;
-    try_cgroups(b);
+    remove_files(b);
 }
 
 /* ---- ending ---- */
@@ -262,7 +261,8 @@ static void fail_adopt(struct abx__box *b, const char *why)
 {
     struct abx_error err = {0};
     if (b->waiter_count > 0) { /* a destroy: nobody to ask, so by cgroup and by force of rmdir */
-        abx__cgroups_kill(&b->w->cgroups, b->id);
+        if (b->slot >= 0)
+            abx__cgroups_kill(&b->w->cgroups, (uint32_t)b->slot);
         step_remove(b);
         return;
     }
@@ -293,6 +293,8 @@ static void now_running(struct abx__box *b, const struct abx_shim_reply *m)
     abx_timer_stop(&b->timer);
     set_state(b, RUNNING);
     answer_make(b, NULL);
+    if (!adopting)
+        abx__pool_fill(b->w);
     pursue_destroy(b);
 }
 
@@ -441,7 +443,7 @@ static void on_timer(struct abx_timer *t)
         step_remove(b);
         return;
     case REMOVING:
-        try_cgroups(b);
+        remove_files(b);
         return;
     case RUNNING:
     case ENDED:
@@ -484,22 +486,6 @@ static int watch_control(struct abx__box *b, int take_fd, uint64_t limit_ms, str
     return 0;
 }
 
-static int32_t take_slot(struct abx__worker *w, const char *id)
-{
-    /* Starts anywhere: two engines of this machine rarely meet in one range. */
-    uint32_t from = 0;
-    for (const char *p = id; *p != 0; p++)
-        from = from * 31 + (unsigned char)*p;
-    for (uint32_t i = 0; i < ABX__IDS_SLOTS; i++) {
-        uint32_t slot = (from + i) % ABX__IDS_SLOTS;
-        if (w->slots[slot / 8] & 1u << slot % 8)
-            continue;
-        w->slots[slot / 8] |= (unsigned char)(1u << slot % 8);
-        return (int32_t)slot;
-    }
-    return -1;
-}
-
 void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
 {
     struct abx_error err = {0};
@@ -516,26 +502,28 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
     }
     b->make_tag = req->tag;
     memcpy(b->nonce, req->spec.nonce, sizeof(b->nonce));
-    b->slot = take_slot(w, id);
-    struct abx__started started;
-    if (b->slot < 0) {
-        abx_err_set(&b->failure, ABX_RESOURCE_EXHAUSTED, "no free id range");
+    struct abx__started shim;
+    if (faccessat(w->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) { /* not ours to remove */
+        abx_err_set(&err, ABX_ALREADY_EXISTS, "there is a folder of sandbox %s already", id);
+        answer_make(b, &err);
+        set_state(b, GONE);
+        drop(b);
+        return;
+    }
+    if (abx__pool_take(w, &shim, &b->failure) < 0) {
         step_remove(b);
         return;
     }
-    if (abx__box_start(w, &req->spec, (uint32_t)b->slot, &started, &b->failure) < 0) {
+    b->slot = (int32_t)shim.slot;
+    b->making_pid = shim.shim_pid;
+    if (abx__box_start(w, &req->spec, &shim, &b->failure) < 0) {
         abx_err_wrap(&b->failure, "sandbox %s", id);
-        if (b->failure.code == ABX_ALREADY_EXISTS) { /* not ours to remove */
-            answer_make(b, &b->failure);
-            set_state(b, GONE);
-            drop(b);
-            return;
-        }
+        abx_fd_close(&shim.control_fd);
+        abx__child_kill(shim.shim_pid);
         step_remove(b);
         return;
     }
-    b->making_pid = started.shim_pid;
-    if (watch_control(b, started.control_fd, MAKE_LIMIT_MS, &b->failure) < 0)
+    if (watch_control(b, shim.control_fd, MAKE_LIMIT_MS, &b->failure) < 0)
         fail_make(b, -ENOMEM, "watch its shim");
 }
 
@@ -552,7 +540,7 @@ static int reach(struct abx__box *b, const unsigned char nonce[ABX_NONCE_LEN],
         return abx_err_set(err, ABX_NOT_FOUND, "its folder is incomplete");
     memcpy(b->nonce, nonce ? nonce : record.nonce, sizeof(b->nonce));
     b->slot = (int32_t)record.slot;
-    b->w->slots[b->slot / 8] |= (unsigned char)(1u << b->slot % 8);
+    abx__slot_mark(b->w, record.slot, true);
     ABX_AUTO_FD fd = abx_fd_connect_unix(folder, "shim.sock", SOCK_SEQPACKET | SOCK_NONBLOCK);
     if (fd < 0)
         return abx_err_set(err, ABX_NOT_FOUND, "its shim is gone");

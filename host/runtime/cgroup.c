@@ -2,7 +2,7 @@
  *
  * v1: memory, pids, cpu, freezer. v2: the same through one folder where it has controllers, else
  * only for cgroup.kill; always fresh, since one kill poisons a v2 cgroup for later members. Names
- * are MOUNT/abx-HASH/ID, HASH of the state folder, so two engines never meet. */
+ * are MOUNT/abx-HASH/sSLOT, HASH of the state folder, so two engines never meet. */
 #include "host/runtime/runtime_priv.h"
 
 #include "lib/base/fd.h"
@@ -157,85 +157,76 @@ static void limit_text(enum abx__cgroup_kind kind, enum limit what, const struct
     }
 }
 
-static int set_knobs(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
-                     struct abx_error *err)
+bool abx__cgroups_knob(const struct abx__cgroups *cg, size_t index, uint32_t slot,
+                       const struct abx__limits *l, struct abx__knob *ret)
 {
     bool unified = strcmp(cg->level, "cgroup-v2") == 0;
     const struct knob *rows = unified ? unified_knobs : knobs;
     size_t count = unified ? ABX_COUNTOF(unified_knobs) : ABX_COUNTOF(knobs);
-    for (size_t i = 0; i < count; i++) {
-        if (cg->parents[rows[i].kind][0] == 0)
+    if (index >= count || strcmp(cg->level, "per-process") == 0)
+        return false;
+    const struct knob *k = &rows[index];
+    ret->path[0] = 0;
+    ret->is_optional = k->optional;
+    if (cg->parents[k->kind][0] != 0)
+        snprintf(ret->path, sizeof(ret->path), "%s/s%u/%s", cg->parents[k->kind], slot, k->file);
+    limit_text(k->kind, k->limit, l, ret->text);
+    return true;
+}
+
+int abx__cgroups_open(const struct abx__cgroups *cg, struct abx_error *err)
+{
+    for (int i = 0; i < ABX__CG__COUNT; i++) {
+        if (cg->parents[i][0] == 0)
             continue;
-        char path[320], text[48];
-        snprintf(path, sizeof(path), "%s/%s/%s", cg->parents[rows[i].kind], id, rows[i].file);
-        limit_text(rows[i].kind, rows[i].limit, l, text);
-        int r = abx_fd_write_file(AT_FDCWD, path, abx_str(text));
-        if (r < 0 && !rows[i].optional)
-            return abx_err_sys(err, r, "limit %s", path);
+        if (mkdir(cg->parents[i], 0755) < 0 && errno != EEXIST)
+            return abx_err_sys(err, -errno, "cgroup %s", cg->parents[i]);
+        char control[256];
+        snprintf(control, sizeof(control), "%s/cgroup.subtree_control", cg->parents[i]);
+        if (i == ABX__CG_UNIFIED && strcmp(cg->level, "cgroup-v2") == 0)
+            (void)abx_fd_write_file(AT_FDCWD, control, ABX_STR("+memory +pids +cpu"));
     }
     return 0;
 }
 
-int abx__cgroups_make(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
-                      struct abx_error *err)
+void abx__cgroups_close(const struct abx__cgroups *cg)
 {
-    for (int i = 0; i < ABX__CG__COUNT; i++) {
-        if (cg->parents[i][0] == 0)
-            continue;
-        char path[256];
-        snprintf(path, sizeof(path), "%s/%s", cg->parents[i], id);
-        bool parent_ok = mkdir(cg->parents[i], 0755) == 0 || errno == EEXIST;
-        if (parent_ok && strcmp(cg->level, "cgroup-v2") == 0 && i == ABX__CG_UNIFIED) {
-            char control[320];
-            snprintf(control, sizeof(control), "%s/cgroup.subtree_control", cg->parents[i]);
-            (void)abx_fd_write_file(AT_FDCWD, control, ABX_STR("+memory +pids +cpu"));
-        }
-        if (!parent_ok || mkdir(path, 0755) < 0) {
-            abx_err_sys(err, -errno, "cgroup %s", path);
-            abx__cgroups_remove(cg, id);
-            return -1;
-        }
-    }
-    if (strcmp(cg->level, "per-process") == 0 || set_knobs(cg, id, l, err) == 0)
-        return 0;
-    abx__cgroups_remove(cg, id);
-    return -1;
+    for (int i = 0; i < ABX__CG__COUNT; i++)
+        if (cg->parents[i][0] != 0)
+            (void)rmdir(cg->parents[i]); /* stays while a sandbox lives */
 }
 
-bool abx__cgroups_procs(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, const char *id,
-                        char out[256])
+bool abx__cgroups_folder(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, uint32_t slot,
+                         char out[256])
 {
     if (cg->parents[kind][0] == 0)
         return false;
-    snprintf(out, 256, "%s/%s/cgroup.procs", cg->parents[kind], id);
+    snprintf(out, 256, "%s/s%u", cg->parents[kind], slot);
     return true;
 }
 
-void abx__cgroups_kill(const struct abx__cgroups *cg, const char *id)
+void abx__cgroups_kill(const struct abx__cgroups *cg, uint32_t slot)
 {
     if (cg->parents[ABX__CG_UNIFIED][0] == 0)
         return;
     char path[256];
-    snprintf(path, sizeof(path), "%s/%s/cgroup.kill", cg->parents[ABX__CG_UNIFIED], id);
+    snprintf(path, sizeof(path), "%s/s%u/cgroup.kill", cg->parents[ABX__CG_UNIFIED], slot);
     (void)abx_fd_write_file(AT_FDCWD, path, ABX_STR("1"));
 }
 
-int abx__cgroups_remove(const struct abx__cgroups *cg, const char *id)
+int abx__cgroups_remove(const struct abx__cgroups *cg, uint32_t slot)
 {
     int result = 0;
     for (int i = 0; i < ABX__CG__COUNT; i++) {
-        if (cg->parents[i][0] == 0)
-            continue;
         char path[256];
-        snprintf(path, sizeof(path), "%s/%s", cg->parents[i], id);
-        if (rmdir(path) < 0 && errno != ENOENT)
+        if (abx__cgroups_folder(cg, (enum abx__cgroup_kind)i, slot, path) && rmdir(path) < 0 &&
+            errno != ENOENT)
             result = -errno;
-        (void)rmdir(cg->parents[i]); /* when it was the last */
     }
     return result;
 }
 
-void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, const char *id),
+void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, uint32_t slot),
                        void *arg)
 {
     for (int i = 0; i < ABX__CG__COUNT; i++) {
@@ -244,9 +235,11 @@ void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, cons
             continue;
         const struct dirent *e;
         while ((e = readdir(dir)) != NULL) {
-            char id[ABX_SANDBOX_ID_LEN + 1];
-            if (abx_str_to_c(abx_str(e->d_name), id, sizeof(id)) == 0 && abx__id_is_valid(id))
-                fn(arg, id);
+            struct abx_str name = abx_str(e->d_name);
+            uint32_t slot;
+            if (abx_str_starts(name, "s") &&
+                abx_parse_u32(abx_str_sub(name, 1, name.len), &slot) == 0 && slot < ABX__IDS_SLOTS)
+                fn(arg, slot);
         }
         closedir(dir);
     }

@@ -97,6 +97,25 @@ static void remove_layers(const struct abx__worker *w)
         (void)abx_fd_remove_tree(w->runtime_fd, names[i]);
 }
 
+void abx__slots_scan(struct abx__worker *w)
+{
+    DIR *dir = open_list(w->sandboxes_fd);
+    const struct dirent *e;
+    while (dir != NULL && (e = readdir(dir)) != NULL) {
+        ABX_AUTO_FD folder =
+            openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        struct abx__box_record record;
+        if (folder >= 0 && e->d_name[0] == 'i' && abx__record_read(folder, &record) == 0 &&
+            record.slot < ABX__IDS_SLOTS)
+            abx__slot_mark(w, record.slot, true);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    /* Engines start anywhere: two of one machine rarely meet in one range. */
+    for (const char *p = w->options.state_dir; *p != 0; p++)
+        w->next_slot = w->next_slot * 31 + (unsigned char)*p;
+}
+
 static void finish(struct abx__worker *w)
 {
     uint64_t tag = w->gc_tag;
@@ -111,6 +130,17 @@ void abx__worker_gc_step(struct abx__worker *w)
         finish(w);
 }
 
+/* A cgroup that no sandbox and no prepared shim has. */
+static void consider_slot(void *arg, uint32_t slot)
+{
+    struct gc *g = arg;
+    if (abx__slot_is_taken(g->w, slot))
+        return;
+    abx__slot_mark(g->w, slot, true);
+    g->w->gc_left++;
+    abx__slot_end(g->w, slot, true);
+}
+
 void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep)
 {
     struct abx_error err;
@@ -122,9 +152,9 @@ void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, con
     struct gc g = {.w = w, .keep = keep, .keep_count = req->keep_count};
     abx_map_init(&g.stale, ABX__RT_BOXES_MAX);
     find_folders(&g);
-    abx__cgroups_each(&w->cgroups, consider, &g);
     w->gc_tag = req->tag;
     w->gc_left = (uint32_t)g.stale.count + 1;
+    abx__cgroups_each(&w->cgroups, consider_slot, &g);
     size_t it = 0;
     struct abx_str key;
     void *unused;

@@ -116,14 +116,13 @@ static void put_rows(struct abx_buf *out, const struct row *rows, size_t count)
 }
 
 /* Maps of the sandbox's user namespace, in ids of ours. */
-static void put_maps(const struct abx__ops_spec *o, struct abx_buf *out)
+static void put_maps(const struct abx__worker *w, uint32_t slot, struct abx_buf *out)
 {
     char text[48];
-    switch (o->w->ids.level) {
+    switch (w->ids.level) {
     case ABX__IDS_PRIVATE:
         snprintf(text, sizeof(text), "0 %u %u\n",
-                 (unsigned)ABX__IDS_PRIVATE_BASE + o->slot * ABX__IDS_RANGE,
-                 (unsigned)ABX__IDS_RANGE);
+                 (unsigned)ABX__IDS_PRIVATE_BASE + slot * ABX__IDS_RANGE, (unsigned)ABX__IDS_RANGE);
         break;
     case ABX__IDS_SUBUID:
         snprintf(text, sizeof(text), "0 1 %u\n", (unsigned)ABX__IDS_RANGE);
@@ -138,13 +137,23 @@ static void put_maps(const struct abx__ops_spec *o, struct abx_buf *out)
     put(out, (struct row){ABX_SHIM_MAP_GID, .a = text});
 }
 
-static void put_cgroups(const struct abx__ops_spec *o, struct abx_buf *out)
+void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf *out)
 {
+    put_maps(w, slot, out);
     for (int i = 0; i < ABX__CG__COUNT; i++) {
         char path[256];
-        if (abx__cgroups_procs(&o->w->cgroups, (enum abx__cgroup_kind)i, o->spec->id, path))
+        if (abx__cgroups_folder(&w->cgroups, (enum abx__cgroup_kind)i, slot, path))
             put(out, (struct row){ABX_SHIM_JOIN, .a = path});
     }
+}
+
+static void put_limits(const struct abx__ops_spec *o, struct abx_buf *out)
+{
+    struct abx__limits l = {o->spec->memory_mb, o->spec->cpu_count, o->spec->pids_max};
+    struct abx__knob k;
+    for (size_t i = 0; abx__cgroups_knob(&o->w->cgroups, i, o->slot, &l, &k); i++)
+        if (k.path[0] != 0)
+            put(out, (struct row){ABX_SHIM_LIMIT, k.is_optional ? OPT : 0, 0, k.path, k.text});
 }
 
 static void put_host_dirs(const struct abx__ops_spec *o, struct abx_buf *out)
@@ -164,8 +173,7 @@ void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out)
 {
     bool single = o->w->ids.level == ABX__IDS_SHARED;
     char env[64];
-    put_maps(o, out);
-    put_cgroups(o, out);
+    put_limits(o, out);
     put(out, (struct row){ABX_SHIM_HOSTNAME, .a = o->spec->id});
     put_rows(out, before, ABX_COUNTOF(before));
     put_host_dirs(o, out);

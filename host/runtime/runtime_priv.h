@@ -98,18 +98,27 @@ struct abx__limits {
 };
 /** Finds what this machine has. @state_dir names our folder. */
 void abx__cgroups_find(const char *state_dir, bool rootful, struct abx__cgroups *ret);
-/** Makes the sandbox's folders and sets the limits. 0 or -1. On failure none is left. */
-int abx__cgroups_make(const struct abx__cgroups *cg, const char *id, const struct abx__limits *l,
-                      struct abx_error *err);
-/** Path of cgroup.procs of the sandbox; false where there is no such hierarchy. */
-bool abx__cgroups_procs(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, const char *id,
-                        char out[256]);
+/** Makes our own folder in each hierarchy; close() removes it if no sandbox is in it. The
+ *  sandboxes' folders in it are made by their shims: the kernel's lock is held for long in a join.
+ */
+int abx__cgroups_open(const struct abx__cgroups *cg, struct abx_error *err);
+void abx__cgroups_close(const struct abx__cgroups *cg);
+struct abx__knob {
+    char path[320], text[48]; /* path "": nothing to write */
+    bool is_optional;
+};
+/** The knob number @index of @slot for the limits @l; false beyond the last. */
+bool abx__cgroups_knob(const struct abx__cgroups *cg, size_t index, uint32_t slot,
+                       const struct abx__limits *l, struct abx__knob *ret);
+/** The cgroup's path; false where there is no such hierarchy. */
+bool abx__cgroups_folder(const struct abx__cgroups *cg, enum abx__cgroup_kind kind, uint32_t slot,
+                         char out[256]);
 /** Kills what is still in it (v2). */
-void abx__cgroups_kill(const struct abx__cgroups *cg, const char *id);
+void abx__cgroups_kill(const struct abx__cgroups *cg, uint32_t slot);
 /** Removes the folders. -EBUSY while something is in them. */
-int abx__cgroups_remove(const struct abx__cgroups *cg, const char *id);
-/** Calls @fn for each id that has a folder. */
-void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, const char *id),
+int abx__cgroups_remove(const struct abx__cgroups *cg, uint32_t slot);
+/** Calls @fn for each slot that has a folder; several times when it has several. */
+void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, uint32_t slot),
                        void *arg);
 
 /* ---- one sandbox ---- */
@@ -121,6 +130,8 @@ struct abx__ops_spec {
     const struct abx_sandbox_spec *spec;
     uint32_t slot;
 };
+/** Appends the records of the first message: id maps and cgroups of @slot. */
+void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf *out);
 void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out);
 
 void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req);
@@ -134,16 +145,28 @@ void abx__box_let_go(struct abx__box *b);
 struct abx__started {
     pid_t shim_pid;
     int control_fd;
+    uint32_t slot;
 };
-/** Kills a shim that abx__box_start() started, if it still runs; its PID 1 dies with it. */
+/** Prepares the folder, sockets and limits of a sandbox and hands @shim the request. On failure
+ *  the caller ends the shim and removes the folder, unless it is ALREADY_EXISTS. */
+int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec,
+                   const struct abx__started *shim, struct abx_error *err);
+
+/* ---- shims ahead of need ---- */
+/** A prepared shim, from the pool or made now. The caller owns its control socket and its slot. */
+int abx__pool_take(struct abx__worker *w, struct abx__started *ret, struct abx_error *err);
+/** Fills the pool soon, from the loop. */
+void abx__pool_fill(struct abx__worker *w);
+/** Ends what is in it. */
+void abx__pool_close(struct abx__worker *w);
+bool abx__slot_is_taken(const struct abx__worker *w, uint32_t slot);
+void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken);
+/** Removes the cgroups of @slot as soon as they are empty, then frees it. @is_gc: a gc waits. */
+void abx__slot_end(struct abx__worker *w, uint32_t slot, bool is_gc);
+/** Kills a shim that is our child, if it still runs; its PID 1 dies with it. */
 void abx__child_kill(pid_t pid);
 /** Stops watching for the ends of the shims: the loop is about to stop. */
 void abx__children_let_go(void);
-/** Prepares the folder, sockets and cgroups of a sandbox, starts its shim and hands it the
- *  request. The caller owns the control socket. On failure the caller removes folder and cgroups,
- * unless it is ALREADY_EXISTS. */
-int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, uint32_t slot,
-                   struct abx__started *ret, struct abx_error *err);
 /* What a sandbox's folder says of it (file "shim"): enough to end it without the database. */
 struct abx__box_record {
     uint32_t slot;
@@ -163,8 +186,12 @@ struct abx__worker {
     struct abx__layers layers;
     struct abx__cgroups cgroups;
     int state_fd, sandboxes_fd, runtime_fd;
-    struct abx_map boxes; /* id -> struct abx__box */
-    unsigned char slots[ABX__IDS_SLOTS / 8 + 1];
+    struct abx_map boxes;                        /* id -> struct abx__box */
+    unsigned char slots[ABX__IDS_SLOTS / 8 + 1]; /* taken ones */
+    uint32_t next_slot;
+    struct abx_list warm; /* pool.c */
+    int warm_count;
+    struct abx_defer fill;
     bool closing;    /* the network side is gone */
     uint64_t gc_tag; /* of the running gc; 0: none */
     uint32_t gc_left;
@@ -180,5 +207,7 @@ struct abx__worker_start {
     const struct abx_runtime_options *options;
     int sock;
 };
+/** Marks the slots of all sandboxes that have a folder. */
+void abx__slots_scan(struct abx__worker *w);
 /** @keep: keep_count ids of ABX_SANDBOX_ID_LEN bytes. */
 void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep);

@@ -1,7 +1,9 @@
 /* host/runtime/shim_proto.h: what the runtime side and abx-shim say to each other.
  *
- * One SEQPACKET message starts a sandbox: struct abx_shim_request, then `op_bytes` of operation
- * records, with the descriptors of enum abx_shim_fd. The shim executes the records in order and
+ * Two SEQPACKET messages start a sandbox. struct abx_shim_prepare and the records of its id maps
+ * and cgroups make PID 1 in its namespaces; it waits there, so this can be done ahead of need. Then
+ * struct abx_shim_request and the records of its mounts, with the descriptors of enum abx_shim_fd,
+ * let it run. The shim executes the records in order and
  * answers with struct abx_shim_reply. Later peers on shim.sock send struct abx_shim_command and
  * must know the nonce. Both sides are of the same build; sizes are checked all the same. */
 #pragma once
@@ -10,6 +12,7 @@
 enum {
     ABX_SHIM_MAGIC = 0x61627833,
     ABX_SHIM_OPS_MAX = 24 * 1024,
+    ABX_SHIM_PREPARE_MAX = 4 * 1024,
     ABX_SHIM_TEXT_MAX = 512,
     ABX_SHIM_NONCE = 16,
     ABX_SHIM_CLIENTS = 4,
@@ -29,12 +32,13 @@ enum abx_shim_fd {
     ABX_SHIM_FD__COUNT
 };
 
-/* Operations before PID 1 is let go ("parent") and by PID 1 before its exec ("child"). a and b are
+/* Operations of the first message ("parent") and by PID 1 before its exec ("child"). a and b are
  * the two texts of a record. Targets are resolved inside the new root (openat2 RESOLVE_IN_ROOT). */
 enum abx_shim_op_kind {
     ABX_SHIM_MAP_UID,    /* parent: uid_map text */
     ABX_SHIM_MAP_GID,    /* parent: gid_map text */
-    ABX_SHIM_JOIN,       /* parent: cgroup.procs path */
+    ABX_SHIM_LIMIT,      /* parent, of the second message: text b into the cgroup file a */
+    ABX_SHIM_JOIN,       /* parent: a cgroup's folder, made if absent */
     ABX_SHIM_HOSTNAME,   /* a */
     ABX_SHIM_CGROUP_NS,  /* waits until all of JOIN is done, then enters a cgroup namespace */
     ABX_SHIM_ROOT,       /* the overlay; b: further mount options */
@@ -68,16 +72,19 @@ struct abx_shim_op { /* followed by a and b, each with its NUL when its length i
     uint16_t a_len, b_len, mode;
 };
 
-enum abx_shim_request_flag { ABX_SHIM_HAS_EXTRA = 1, ABX_SHIM_IDMAPPED = 2 };
+struct abx_shim_prepare {
+    uint32_t magic, op_bytes;
+    uint32_t creator_uid; /* S55: the user namespace is made by this uid; 0: as we are */
+    /* Idmap of the layers and the upper (S51): ids on disk from storage_base on appear from
+     * private_base on; 0: none. */
+    uint32_t storage_base, private_base;
+};
+enum abx_shim_request_flag { ABX_SHIM_HAS_EXTRA = 1 };
 struct abx_shim_request {
     uint32_t magic, op_bytes, flags;
     uint32_t peer_uid;      /* who may talk on shim.sock, besides root */
-    uint32_t creator_uid;   /* S55: the user namespace is made by this uid; 0: as we are */
     uint32_t uid, gid;      /* of PID 1, inside */
     uint32_t nofile, nproc; /* rlimits; 0: left alone */
-    /* Idmap of the layers and the upper (S51): ids on disk from storage_base on appear from
-     * private_base on. */
-    uint32_t storage_base, private_base;
     uint8_t nonce[ABX_SHIM_NONCE];
 };
 

@@ -1,5 +1,5 @@
-/* host/runtime/start.c: from a validated spec to a started shim: the sandbox's folder, sockets and
- * cgroups, and the request that the shim executes. Nothing here waits for the shim. */
+/* host/runtime/start.c: from a validated spec and a prepared shim to a sandbox: its folder, sockets
+ * and limits, and the request that the shim executes. Nothing here waits for the shim. */
 #include "host/runtime/runtime_priv.h"
 
 #include "lib/base/fd.h"
@@ -8,10 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,48 +24,13 @@ struct start {
     const struct abx_sandbox_spec *spec;
     int folder, run, fs, extra;
     int gateway, listen, log;
-    int control[2];
 };
 
 static void start_done(struct start *s)
 {
-    int *fds[] = {&s->folder, &s->run, &s->fs,         &s->extra,     &s->gateway,
-                  &s->listen, &s->log, &s->control[0], &s->control[1]};
+    int *fds[] = {&s->folder, &s->run, &s->fs, &s->extra, &s->gateway, &s->listen, &s->log};
     for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
         abx_fd_close(fds[i]);
-}
-
-/* The shims that are our children, until they are reaped. Static: when the engine goes they live
- * on, and what we know of them is not lost memory. */
-static struct abx_list children = {&children, &children};
-struct child {
-    struct abx_list node;
-    struct abx_proc *proc;
-};
-
-static void on_shim_exit(struct abx_proc *p, const struct abx_proc_status *st, void *arg)
-{
-    struct child *c = arg;
-    (void)st;
-    abx_list_remove(&c->node);
-    abx_proc_close(p);
-    free(c);
-}
-
-void abx__children_let_go(void)
-{
-    struct child *c;
-    abx_list_foreach(c, &children, struct child, node) abx_proc_close(c->proc);
-}
-
-void abx__child_kill(pid_t pid)
-{
-    struct child *c;
-    abx_list_foreach(c, &children, struct child, node)
-    {
-        if (abx_proc_pid(c->proc) == pid)
-            (void)abx_proc_signal(c->proc, SIGKILL);
-    }
 }
 
 int abx__record_write(int dir_fd, const struct abx__box_record *r)
@@ -192,31 +154,6 @@ static int make_folder(struct start *s, uint32_t slot, struct abx_error *err)
     return r < 0 ? abx_err_sys(err, r, "sandbox folder") : 0;
 }
 
-static int spawn_shim(struct start *s, pid_t *ret, struct abx_error *err)
-{
-    char name[] = "abx-shim";
-    char *argv[] = {name, NULL}, *envp[] = {NULL};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, s->control) < 0)
-        return abx_err_sys(err, -errno, "socketpair");
-    struct abx_proc_spec spec = {.path = s->w->options.shim_path,
-                                 .argv = argv,
-                                 .envp = envp,
-                                 .cwd = "/",
-                                 .stdio = {s->control[1], -1, -1},
-                                 .oom_score_adj = INT_MIN,
-                                 .new_session = true};
-    struct child *c = calloc(1, sizeof(*c));
-    if (c == NULL)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
-    if (abx_proc_spawn(&s->w->loop, &spec, on_shim_exit, c, &c->proc, err) < 0) {
-        free(c);
-        return -1;
-    }
-    abx_list_push(&children, &c->node);
-    *ret = abx_proc_pid(c->proc);
-    return 0;
-}
-
 /* NOFILE: the contract's figure or half of what we may have (S67). */
 static uint32_t file_limit(void)
 {
@@ -226,23 +163,20 @@ static uint32_t file_limit(void)
     return ABX_SANDBOX_NOFILE;
 }
 
-static int send_request(struct start *s, uint32_t slot, struct abx_error *err)
+static int send_request(struct start *s, const struct abx__started *shim, struct abx_error *err)
 {
     const struct abx__worker *w = s->w;
-    bool is_private = w->ids.level == ABX__IDS_PRIVATE, single = w->ids.level == ABX__IDS_SHARED;
+    bool single = w->ids.level == ABX__IDS_SHARED;
     struct abx_shim_request head = {
         .magic = ABX_SHIM_MAGIC,
-        .flags = (is_private ? ABX_SHIM_IDMAPPED : 0) | (s->extra >= 0 ? ABX_SHIM_HAS_EXTRA : 0),
+        .flags = s->extra >= 0 ? ABX_SHIM_HAS_EXTRA : 0,
         .peer_uid = geteuid(),
-        .creator_uid = is_private ? ABX__IDS_CREATORS + slot : 0,
         .uid = single ? ABX_USER_ID : 0,
         .gid = single ? ABX_USER_ID : 0,
         .nofile = file_limit(),
-        .nproc = strcmp(w->cgroups.level, "per-process") == 0 ? s->spec->pids_max : 0,
-        .storage_base = ABX__IDS_STORAGE,
-        .private_base = ABX__IDS_PRIVATE_BASE + slot * ABX__IDS_RANGE};
+        .nproc = strcmp(w->cgroups.level, "per-process") == 0 ? s->spec->pids_max : 0};
     memcpy(head.nonce, s->spec->nonce, sizeof(head.nonce));
-    struct abx__ops_spec ops = {.w = w, .spec = s->spec, .slot = slot};
+    struct abx__ops_spec ops = {.w = w, .spec = s->spec, .slot = shim->slot};
     ABX_AUTO_BUF message;
     abx_buf_init(&message, sizeof(head) + ABX_SHIM_OPS_MAX);
     abx_buf_put(&message, &head, sizeof(head));
@@ -255,12 +189,12 @@ static int send_request(struct start *s, uint32_t slot, struct abx_error *err)
                  s->fs,      w->layers.top_fd, w->layers.host_fd, s->extra};
     _Static_assert(ABX_COUNTOF(fds) == ABX_SHIM_FD__COUNT, "one descriptor per enum abx_shim_fd");
     size_t count = s->extra >= 0 ? ABX_SHIM_FD__COUNT : ABX_SHIM_FD_EXTRA;
-    ssize_t n = abx_fd_send(s->control[0], message.ptr, message.len, fds, count);
+    ssize_t n = abx_fd_send(shim->control_fd, message.ptr, message.len, fds, count);
     return n < 0 ? abx_err_sys(err, (int)n, "send the request to the shim") : 0;
 }
 
-int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, uint32_t slot,
-                   struct abx__started *ret, struct abx_error *err)
+int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec,
+                   const struct abx__started *shim, struct abx_error *err)
 {
     struct start s __attribute__((cleanup(start_done))) = {.w = w,
                                                            .spec = spec,
@@ -270,18 +204,8 @@ int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec, u
                                                            .extra = -1,
                                                            .gateway = -1,
                                                            .listen = -1,
-                                                           .log = -1,
-                                                           .control = {-1, -1}};
-    struct abx__limits limits = {spec->memory_mb, spec->cpu_count, spec->pids_max};
-    if (make_folder(&s, slot, err) < 0 ||
-        abx__cgroups_make(&w->cgroups, spec->id, &limits, err) < 0)
+                                                           .log = -1};
+    if (make_folder(&s, shim->slot, err) < 0)
         return -1;
-    if (spawn_shim(&s, &ret->shim_pid, err) < 0)
-        return -1;
-    if (send_request(&s, slot, err) < 0) {
-        abx__child_kill(ret->shim_pid);
-        return -1;
-    }
-    ret->control_fd = abx_fd_take(&s.control[0]);
-    return 0;
+    return send_request(&s, shim, err);
 }

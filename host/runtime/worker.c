@@ -144,6 +144,7 @@ static void dispatch(struct abx__worker *w, const struct abx__rt_request *r, con
 static void close_down(struct abx__worker *w)
 {
     w->closing = true;
+    abx__pool_close(w);
     abx_poll_close(&w->poll, NULL);
     abx_fd_close(&w->sock);
     /* let_go() changes the map: start again after each */
@@ -230,11 +231,13 @@ static int prepare(struct abx__worker *w, struct abx_error *err)
         return -1;
     if (access(w->options.shim_path, X_OK) < 0)
         return abx_err_sys(err, -errno, "shim %s", w->options.shim_path);
-    if (abx_loop_init(&w->loop, err) < 0)
+    if (abx__cgroups_open(&w->cgroups, err) < 0 || abx_loop_init(&w->loop, err) < 0)
         return -1;
     if (abx_poll_init(&w->poll, &w->loop, w->sock, on_request, w, err) < 0)
         return -1;
     abx_poll_set(&w->poll, ABX_POLL_IN);
+    abx__slots_scan(w);
+    abx__pool_fill(w);
     return 0;
 }
 
@@ -263,12 +266,14 @@ int abx__worker_main(void *arg)
     w->options = *start->options;
     w->state_fd = w->sandboxes_fd = w->runtime_fd = w->layers.top_fd = w->layers.host_fd = -1;
     abx_map_init(&w->boxes, ABX__RT_BOXES_MAX);
+    abx_list_init(&w->warm);
     int r = prepare(w, &err);
     report_ready(w, &err);
     if (r == 0)
         abx_loop_run(&w->loop);
     abx_loop_done(&w->loop);
     abx_map_done(&w->boxes);
+    abx__cgroups_close(&w->cgroups);
     abx__layers_done(&w->layers);
     int *fds[] = {&w->sock, &w->state_fd, &w->sandboxes_fd, &w->runtime_fd};
     for (size_t i = 0; i < ABX_COUNTOF(fds); i++)

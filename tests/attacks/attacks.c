@@ -230,9 +230,9 @@ static void forks(FILE *out, const char *arg)
 static void memory(FILE *out, const char *arg)
 {
     size_t mb = (size_t)strtol(arg, NULL, 10);
+    signal(SIGCHLD, SIG_DFL); /* before the fork: PID 1 ignores it */
     pid_t pid = fork();
     if (pid == 0) {
-        signal(SIGCHLD, SIG_DFL);
         for (size_t i = 0; i < mb; i++) {
             char *p =
                 mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -242,7 +242,6 @@ static void memory(FILE *out, const char *arg)
         }
         _exit(0);
     }
-    signal(SIGCHLD, SIG_DFL);
     int w = 0;
     waitpid(pid, &w, 0);
     if (WIFSIGNALED(w))
@@ -279,13 +278,13 @@ static void descriptors(FILE *out, const char *arg)
 static void i386(FILE *out, const char *arg)
 {
     (void)arg;
+    signal(SIGCHLD, SIG_DFL); /* before the fork: PID 1 ignores it */
     pid_t pid = fork();
     if (pid == 0) {
         long r = 20; /* getpid */
         __asm__ volatile("int $0x80" : "+a"(r) : : "memory");
         _exit(0);
     }
-    signal(SIGCHLD, SIG_DFL);
     int w = 0;
     waitpid(pid, &w, 0);
     fprintf(out, "signal %d\n", WIFSIGNALED(w) ? WTERMSIG(w) : 0);

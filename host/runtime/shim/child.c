@@ -158,10 +158,11 @@ static int enter_cgroup_namespace(const struct shim_start *st)
 
 static int mounts(const struct shim_start *st, struct shim_failure *f)
 {
+    struct shim_records records = shim_records(st);
     struct shim_op op;
     size_t pos = 0;
     int root = -1, more;
-    while ((more = shim_op_next(st, &pos, &op)) > 0) {
+    while ((more = shim_op_next(&records, &pos, &op)) > 0) {
         int r = 0;
         if (op.kind == ABX_SHIM_CGROUP_NS)
             r = enter_cgroup_namespace(st);
@@ -183,9 +184,10 @@ static int mounts(const struct shim_start *st, struct shim_failure *f)
 static int collect(const struct shim_start *st, enum abx_shim_op_kind kind,
                    const char *out[ARGS_MAX + 1])
 {
+    struct shim_records records = shim_records(st);
     struct shim_op op;
     size_t pos = 0, n = 0;
-    while (shim_op_next(st, &pos, &op) > 0) {
+    while (shim_op_next(&records, &pos, &op) > 0) {
         if (op.kind != kind)
             continue;
         if (n == ARGS_MAX)

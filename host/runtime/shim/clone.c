@@ -40,11 +40,11 @@ static int clone3(uint64_t flags, int *ret_pidfd)
 int shim_clone(const struct shim_start *st, int *ret_pidfd)
 {
     uid_t self = geteuid();
-    if (st->head.creator_uid == 0)
+    if (st->prepare.creator_uid == 0)
         return clone3(NEW_ALL, ret_pidfd);
     /* The counters of a user namespace are charged to the uid that made it. */
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_FIXUP, 0, 0, 0) < 0 ||
-        setresuid((uid_t)-1, st->head.creator_uid, (uid_t)-1) < 0)
+        setresuid((uid_t)-1, st->prepare.creator_uid, (uid_t)-1) < 0)
         return -errno;
     int pid = clone3(NEW_ALL, ret_pidfd);
     if (pid == 0)
@@ -84,27 +84,32 @@ static int make_idmap(uint32_t inside, uint32_t outside)
     return r;
 }
 
+int shim_idmap(struct shim_start *st)
+{
+    st->idmap_fd = -1;
+    if (st->prepare.private_base == 0)
+        return 0;
+    int r = make_idmap(st->prepare.storage_base, st->prepare.private_base);
+    if (r < 0)
+        return r;
+    st->idmap_fd = r;
+    return 0;
+}
+
 int shim_trees(struct shim_start *st)
 {
     static const enum abx_shim_fd sources[] = {ABX_SHIM_FD_FS, ABX_SHIM_FD_LOWER0,
                                                ABX_SHIM_FD_LOWER1, ABX_SHIM_FD_EXTRA};
     size_t count = st->head.flags & ABX_SHIM_HAS_EXTRA ? 4 : 3;
-    int idmap = -1;
-    if (st->head.flags & ABX_SHIM_IDMAPPED) {
-        idmap = make_idmap(st->head.storage_base, st->head.private_base);
-        if (idmap < 0)
-            return idmap;
-    }
-    int r = 0;
-    for (size_t i = 0; i < count && r >= 0; i++) {
-        r = sys_open_tree(st->fds[sources[i]], "", O_CLOEXEC | TREE_CLONE | EMPTY_PATH);
+    for (size_t i = 0; i < count; i++) {
+        int r = sys_open_tree(st->fds[sources[i]], "", O_CLOEXEC | TREE_CLONE | EMPTY_PATH);
         if (r < 0)
-            break;
+            return r;
         st->tree_fds[i] = r;
         uint64_t nosuid_nodev = i == 3 ? 2 | 4 | 8 : 2 | 4;
-        r = sys_mount_attr(st->tree_fds[i], "", EMPTY_PATH, nosuid_nodev, idmap);
+        r = sys_mount_attr(st->tree_fds[i], "", EMPTY_PATH, nosuid_nodev, st->idmap_fd);
+        if (r < 0)
+            return r;
     }
-    if (idmap >= 0)
-        close(idmap);
-    return r < 0 ? r : 0;
+    return 0;
 }

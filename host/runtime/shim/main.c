@@ -29,27 +29,73 @@ static struct {
     bool gone;
 } shim = {.pidfd = -1, .log_read = -1, .clients = {0, -1, -1, -1}};
 
-static int receive_request(void)
+/* One message into two parts, with exactly @fd_count descriptors. Its length, 0 at EOF. */
+static int receive(int sock, const struct iovec parts[2], int *fds, size_t fd_count)
 {
     union {
         char bytes[CMSG_SPACE(ABX_SHIM_FD__COUNT * sizeof(int))];
         struct cmsghdr align;
     } control;
-    struct iovec iov[] = {{&start.head, sizeof(start.head)}, {start.ops, sizeof(start.ops)}};
+    struct iovec iov[2] = {parts[0], parts[1]};
     struct msghdr msg = {.msg_iov = iov,
                          .msg_iovlen = 2,
                          .msg_control = control.bytes,
                          .msg_controllen = sizeof(control.bytes)};
-    ssize_t n = recvmsg(0, &msg, MSG_CMSG_CLOEXEC);
-    if (n < (ssize_t)sizeof(start.head) || (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-        return -EINVAL;
+    ssize_t n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
+    if (n <= 0)
+        return n < 0 ? -errno : 0;
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-    size_t want = (start.head.flags & ABX_SHIM_HAS_EXTRA) ? ABX_SHIM_FD__COUNT : ABX_SHIM_FD_EXTRA;
-    if (c == NULL || c->cmsg_type != SCM_RIGHTS || c->cmsg_len != CMSG_LEN(want * sizeof(int)) ||
-        start.head.magic != ABX_SHIM_MAGIC || start.head.op_bytes != (size_t)n - sizeof(start.head))
+    size_t got =
+        c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
+    if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || got < fd_count)
         return -EINVAL;
-    memcpy(start.fds, CMSG_DATA(c), want * sizeof(int));
+    if (got > 0)
+        memcpy(fds, CMSG_DATA(c), got * sizeof(int));
+    return (int)n;
+}
+
+static int send_parts(int sock, const struct iovec parts[2], const int *fds, size_t fd_count)
+{
+    union {
+        char bytes[CMSG_SPACE(ABX_SHIM_FD__COUNT * sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    struct iovec iov[2] = {parts[0], parts[1]};
+    struct msghdr msg = {.msg_iov = iov,
+                         .msg_iovlen = 2,
+                         .msg_control = control.bytes,
+                         .msg_controllen = (socklen_t)CMSG_SPACE(fd_count * sizeof(int))};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = (socklen_t)CMSG_LEN(fd_count * sizeof(int));
+    memcpy(CMSG_DATA(c), fds, fd_count * sizeof(int));
+    return sendmsg(sock, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int receive_prepare(void)
+{
+    struct iovec parts[] = {{&start.prepare, sizeof(start.prepare)},
+                            {start.prepare_ops, sizeof(start.prepare_ops)}};
+    int unused[ABX_SHIM_FD__COUNT];
+    int n = receive(0, parts, unused, 0);
+    if (n < (int)sizeof(start.prepare) || start.prepare.magic != ABX_SHIM_MAGIC ||
+        start.prepare.op_bytes != (size_t)n - sizeof(start.prepare))
+        return -EINVAL;
     return 0;
+}
+
+/* 1, or 0 when the engine has gone. */
+static int receive_request(int sock, int *fds, size_t least)
+{
+    struct iovec parts[] = {{&start.head, sizeof(start.head)}, {start.ops, sizeof(start.ops)}};
+    int n = receive(sock, parts, fds, least);
+    if (n <= 0)
+        return n;
+    if (n < (int)sizeof(start.head) || start.head.magic != ABX_SHIM_MAGIC ||
+        start.head.op_bytes != (size_t)n - sizeof(start.head))
+        return -EINVAL;
+    return 1;
 }
 
 static void send_status(int sock)
@@ -57,21 +103,45 @@ static void send_status(int sock)
     (void)send(sock, &shim.status, sizeof(shim.status), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static int join(const char *folder, const char *pid)
+{
+    char path[ABX_SHIM_TEXT_MAX + 16];
+    if (mkdir(folder, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    if (!sys_join(path, sizeof(path), (const char *[]){folder, "/cgroup.procs", NULL}))
+        return -ENAMETOOLONG;
+    return sys_write_file(path, pid);
+}
+
+static int set_limits(struct shim_failure *f)
+{
+    struct shim_records records = shim_records(&start);
+    struct shim_op op;
+    size_t pos = 0;
+    while (shim_op_next(&records, &pos, &op) > 0) {
+        int r = op.kind == ABX_SHIM_LIMIT ? sys_write_file(op.a, op.b) : 0;
+        if (r < 0 && !(op.flags & ABX_SHIM_OPTIONAL))
+            return shim_fail(f, r, "limit", op.a);
+    }
+    return 0;
+}
+
 /* Runs the parent's records that are for @maps (maps of ids) or not (cgroups). */
 static int admit(pid_t pid, bool maps, struct shim_failure *f)
 {
+    struct shim_records records = {start.prepare_ops, start.prepare.op_bytes};
     struct shim_op op;
     size_t pos = 0;
     int more;
     char path[64], text[16];
     sys_number(text, (uint32_t)pid);
-    while ((more = shim_op_next(&start, &pos, &op)) > 0) {
+    while ((more = shim_op_next(&records, &pos, &op)) > 0) {
         int r = 0;
         if (maps && (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID)) {
             sys_proc_path(path, pid, op.kind == ABX_SHIM_MAP_UID ? "uid_map" : "gid_map");
             r = sys_write_file(path, op.a);
         } else if (!maps && op.kind == ABX_SHIM_JOIN) {
-            r = sys_write_file(op.a, text);
+            r = join(op.a, text);
         }
         if (r < 0)
             return shim_fail(f, r, maps ? "map ids" : "join", op.a);
@@ -79,44 +149,29 @@ static int admit(pid_t pid, bool maps, struct shim_failure *f)
     return more < 0 ? shim_fail(f, more, "operations", "") : 0;
 }
 
-/* Lets PID 1 mount while it is put into its cgroups (which can wait for a grace period of RCU),
- * then lets it run. */
-static int admit_all(pid_t pid, int sync, struct shim_failure *f)
-{
-    char path[64];
-    int r = admit(pid, true, f);
-    if (r < 0)
-        return r;
-    sys_proc_path(path, pid, "oom_score_adj");
-    (void)sys_write_file(path, "100"); /* rather the sandbox than the engine */
-    if (write(sync, "m", 1) != 1)
-        return shim_fail(f, -errno, "start PID 1", "");
-    r = admit(pid, false, f);
-    if (r < 0)
-        return r;
-    return write(sync, "g", 1) == 1 || errno == EPIPE ? 0 : shim_fail(f, -errno, "run PID 1", "");
-}
-
+/* PID 1 waits for the second message, which comes with the trees, the socket, the log. */
 static _Noreturn void child_main(int sync)
 {
     struct shim_failure f = {0};
-    char mapped;
+    int fds[ABX_SHIM_FD__COUNT] = {0};
     start.sync_fd = sync;
     /* Cleared by the change of ids, set again later: a shim that dies leaves nothing. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (read(sync, &mapped, 1) != 1)
+    if (receive_request(sync, fds, 4) != 1)
         _exit(1);
+    start.fds[ABX_SHIM_FD_GATEWAY] = fds[0];
+    memcpy(start.tree_fds, fds + 1, sizeof(start.tree_fds));
     (void)shim_child(&start, &f);
     (void)write(sync, &f, sizeof(f));
     _exit(1);
 }
 
-/* Clones PID 1, lets it go once mapped and waits for its exec (EOF) or its failure. */
-static int make(struct shim_failure *f)
+/* Makes PID 1 in its namespaces, with its ids mapped. *ret_sync: the line to it. */
+static int make(int *ret_sync, struct shim_failure *f)
 {
-    int sync[2], log[2], r = shim_trees(&start);
+    int sync[2], log[2], r = shim_idmap(&start);
     if (r < 0)
-        return shim_fail(f, r, "idmapped layers", "");
+        return shim_fail(f, r, "idmap", "");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0 ||
         pipe2(log, O_CLOEXEC) < 0)
         return shim_fail(f, -errno, "socketpair", "");
@@ -132,13 +187,57 @@ static int make(struct shim_failure *f)
     close(log[1]);
     shim.log_read = log[0];
     shim.status.init_pid = pid;
-    r = admit_all(pid, sync[0], f);
+    *ret_sync = sync[0];
+    char path[64];
+    r = admit(pid, true, f);
+    sys_proc_path(path, pid, "oom_score_adj");
+    (void)sys_write_file(path, "100"); /* rather the sandbox than the engine */
+    return r;
+}
+
+/* Hands PID 1 the second message. 1, or 0 when the engine has gone. */
+static int hand_over(int sync, struct shim_failure *f)
+{
+    int r = receive_request(0, start.fds, ABX_SHIM_FD_EXTRA);
+    if (r <= 0)
+        return r < 0 ? shim_fail(f, r, "request", "") : 0;
+    if (listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0)
+        return shim_fail(f, -errno, "listen", "");
+    r = shim_trees(&start);
+    if (r < 0)
+        return shim_fail(f, r, "idmapped layers", "");
+    size_t trees = start.head.flags & ABX_SHIM_HAS_EXTRA ? 4 : 3;
+    int fds[1 + 4] = {start.fds[ABX_SHIM_FD_GATEWAY]};
+    memcpy(fds + 1, start.tree_fds, trees * sizeof(int));
+    struct iovec parts[] = {{&start.head, sizeof(start.head)}, {start.ops, start.head.op_bytes}};
+    r = send_parts(sync, parts, fds, 1 + trees);
+    return r < 0 ? shim_fail(f, r, "start PID 1", "") : 1;
+}
+
+/* Puts PID 1 into its cgroups and lets it run. A join can wait for a grace period of RCU: if the
+ * second message is there already, PID 1 mounts meanwhile. 1: it has exec'd, 0: nobody wants it. */
+static int launch(int sync, struct shim_failure *f)
+{
+    struct pollfd request = {0, POLLIN, 0};
+    bool is_wanted = poll(&request, 1, 0) == 1;
+    int r = is_wanted ? hand_over(sync, f) : 1;
+    if (r <= 0)
+        return r;
+    r = admit(shim.status.init_pid, false, f);
     if (r < 0)
         return r;
-    ssize_t n = read(sync[0], f, sizeof(*f));
-    close(sync[0]);
+    r = is_wanted ? 1 : hand_over(sync, f);
+    if (r <= 0)
+        return r;
+    r = set_limits(f);
+    if (r < 0)
+        return r;
+    if (write(sync, "g", 1) != 1 && errno != EPIPE)
+        return shim_fail(f, -errno, "run PID 1", "");
+    ssize_t n = read(sync, f, sizeof(*f));
+    close(sync);
     if (n == 0) /* also when it was killed before its exec: its status tells then */
-        return 0;
+        return 1;
     return n == (ssize_t)sizeof(*f) ? -f->error : shim_fail(f, -EIO, "wait for PID 1", "");
 }
 
@@ -265,33 +364,46 @@ static int settle(void)
         if (start.tree_fds[i] > 0)
             close(start.tree_fds[i]);
     close(start.fds[ABX_SHIM_FD_GATEWAY]);
+    if (start.idmap_fd >= 0)
+        close(start.idmap_fd);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
     return sys_set_caps(CAP_KILL_BIT);
 }
 
+static void end_child(void)
+{
+    if (shim.pidfd < 0)
+        return;
+    (void)sys_pidfd_signal(shim.pidfd, SIGKILL);
+    (void)waitpid(shim.status.init_pid, NULL, 0);
+}
+
 int main(void)
 {
     struct shim_failure f = {0};
+    int sync = -1;
     shim.status = (struct abx_shim_reply){.magic = ABX_SHIM_MAGIC, .shim_pid = getpid()};
     (void)setsid();
     (void)umask(077);
-    int r = receive_request();
+    signal(SIGPIPE, SIG_IGN);
+    int r = receive_prepare();
     if (r < 0)
         (void)shim_fail(&f, r, "request", "");
-    if (r == 0 && (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0 ||
-                   listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0))
-        r = shim_fail(&f, -errno, "listen", "");
-    signal(SIGPIPE, SIG_IGN);
+    if (r == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        r = shim_fail(&f, -errno, "subreaper", "");
     if (r == 0)
-        r = make(&f);
-    if (r == 0 && settle() < 0)
+        r = make(&sync, &f);
+    if (r == 0)
+        r = launch(sync, &f);
+    if (r == 0) {
+        end_child();
+        return 0;
+    }
+    if (r > 0 && settle() < 0)
         r = shim_fail(&f, -errno, "drop rights", "");
     if (r < 0) {
-        if (shim.pidfd >= 0) {
-            (void)sys_pidfd_signal(shim.pidfd, SIGKILL);
-            (void)waitpid(shim.status.init_pid, NULL, 0);
-        }
+        end_child();
         shim.status.state = ABX_SHIM_FAILED;
         shim.status.error = f.error;
         memcpy(shim.status.step, f.step, sizeof(f.step));

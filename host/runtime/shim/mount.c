@@ -293,9 +293,10 @@ static bool is_expected(const struct shim_start *st, const char *path, size_t le
 {
     if (len == 1)
         return true;
+    struct shim_records records = shim_records(st);
     struct shim_op op;
     size_t pos = 0;
-    while (shim_op_next(st, &pos, &op) > 0) {
+    while (shim_op_next(&records, &pos, &op) > 0) {
         size_t n = strlen(op.a);
         if (op.kind >= ABX_SHIM_BIND && op.kind <= ABX_SHIM_BOOT_ID && n > 0 && n <= len &&
             memcmp(op.a, path, n) == 0 && (len == n || path[n] == '/'))

@@ -7,11 +7,18 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* A received request: header, operation records, descriptors. Static memory, made once. */
+struct shim_records {
+    const unsigned char *bytes;
+    size_t len;
+};
+/* What is known of the sandbox. Static memory, made once; PID 1 has its own copy. */
 struct shim_start {
+    struct abx_shim_prepare prepare;
+    unsigned char prepare_ops[ABX_SHIM_PREPARE_MAX];
     struct abx_shim_request head;
     unsigned char ops[ABX_SHIM_OPS_MAX];
     int fds[ABX_SHIM_FD__COUNT];
+    int idmap_fd;    /* -1: none */
     int tree_fds[4]; /* detached mounts of fs, lower 0, lower 1, extra */
     int sync_fd;     /* PID 1's end of the line to the shim, until the exec */
     int log_fd;      /* write end of PID 1's stdout and stderr */
@@ -28,7 +35,12 @@ struct shim_op {
     const char *a, *b;
 };
 /** Decodes the record at *pos and moves on. 1, 0 at the end, -EINVAL for a malformed one. */
-int shim_op_next(const struct shim_start *st, size_t *pos, struct shim_op *ret);
+int shim_op_next(const struct shim_records *r, size_t *pos, struct shim_op *ret);
+/** The records of the second message. */
+static inline struct shim_records shim_records(const struct shim_start *st)
+{
+    return (struct shim_records){st->ops, st->head.op_bytes};
+}
 /** Writes "step a" into @f with -@neg_errno. Returns @neg_errno. */
 int shim_fail(struct shim_failure *f, int neg_errno, const char *step, const char *a);
 
@@ -42,6 +54,8 @@ int shim_mount_root(const struct shim_start *st, const char *options, int *ret_r
 /** Makes @root the root of the namespace, detaches the old one and checks mountinfo. */
 int shim_mount_pivot(const struct shim_start *st, int root);
 
+/** Makes the idmap that the first message asks for. 0 or -errno. */
+int shim_idmap(struct shim_start *st);
 /** Clones the trees, idmapped if asked. 0 or -errno. */
 int shim_trees(struct shim_start *st);
 /** Clones PID 1 into its namespaces, as creator_uid if asked. In the child returns 0. */

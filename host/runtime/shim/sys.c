@@ -153,15 +153,15 @@ static const char *take_text(const unsigned char **p, size_t *left, size_t len)
     return text;
 }
 
-int shim_op_next(const struct shim_start *st, size_t *pos, struct shim_op *ret)
+int shim_op_next(const struct shim_records *r, size_t *pos, struct shim_op *ret)
 {
-    size_t left = st->head.op_bytes - *pos;
+    size_t left = r->len - *pos;
     if (left == 0)
         return 0;
     struct abx_shim_op op;
     if (left < sizeof(op))
         return -EINVAL;
-    const unsigned char *p = st->ops + *pos;
+    const unsigned char *p = r->bytes + *pos;
     memcpy(&op, p, sizeof(op));
     p += sizeof(op);
     left -= sizeof(op);
@@ -174,6 +174,6 @@ int shim_op_next(const struct shim_start *st, size_t *pos, struct shim_op *ret)
     ret->kind = (enum abx_shim_op_kind)op.kind;
     ret->flags = op.flags;
     ret->mode = op.mode;
-    *pos = (size_t)(p - st->ops);
+    *pos = (size_t)(p - r->bytes);
     return 1;
 }

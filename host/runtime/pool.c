@@ -1,0 +1,245 @@
+/* host/runtime/pool.c: shims made ahead of need: PID 1 cloned into its namespaces, ids mapped, in
+ * its cgroups, waiting for a sandbox. What is slow in a create is then done (a join of a cgroup can
+ * wait for a grace period of RCU). A slot numbers an id range, a creator uid (S55) and the cgroups.
+ */
+#include "host/runtime/runtime_priv.h"
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { POOL_SIZE = 2, REMOVE_RETRY_MS = 5, REMOVE_RETRIES = 1000 };
+
+struct warm {
+    struct abx_list node;
+    struct abx__started shim;
+};
+
+/* A slot whose processes are ending: its cgroups go as soon as they can. */
+struct ending {
+    struct abx__worker *w;
+    struct abx_timer timer;
+    uint32_t slot;
+    int tries;
+    bool is_gc;
+};
+
+/* The shims that are our children, until they are reaped. Static: when the engine goes they live
+ * on, and what we know of them is not lost memory. */
+static struct abx_list children = {&children, &children};
+struct child {
+    struct abx_list node;
+    struct abx_proc *proc;
+};
+
+static void on_shim_exit(struct abx_proc *p, const struct abx_proc_status *st, void *arg)
+{
+    struct child *c = arg;
+    (void)st;
+    abx_list_remove(&c->node);
+    abx_proc_close(p);
+    free(c);
+}
+
+void abx__children_let_go(void)
+{
+    struct child *c;
+    abx_list_foreach(c, &children, struct child, node) abx_proc_close(c->proc);
+}
+
+void abx__child_kill(pid_t pid)
+{
+    struct child *c;
+    abx_list_foreach(c, &children, struct child, node)
+    {
+        if (abx_proc_pid(c->proc) == pid)
+            (void)abx_proc_signal(c->proc, SIGKILL);
+    }
+}
+
+static int spawn_shim(struct abx__worker *w, int control_fd, pid_t *ret, struct abx_error *err)
+{
+    char name[] = "abx-shim";
+    char *argv[] = {name, NULL}, *envp[] = {NULL};
+    struct abx_proc_spec spec = {.path = w->options.shim_path,
+                                 .argv = argv,
+                                 .envp = envp,
+                                 .cwd = "/",
+                                 .stdio = {control_fd, -1, -1},
+                                 .oom_score_adj = INT_MIN,
+                                 .new_session = true};
+    struct child *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
+    if (abx_proc_spawn(&w->loop, &spec, on_shim_exit, c, &c->proc, err) < 0) {
+        free(c);
+        return -1;
+    }
+    abx_list_push(&children, &c->node);
+    *ret = abx_proc_pid(c->proc);
+    return 0;
+}
+
+static int send_prepare(struct abx__worker *w, const struct abx__started *s, struct abx_error *err)
+{
+    bool is_private = w->ids.level == ABX__IDS_PRIVATE;
+    struct abx_shim_prepare head = {
+        .magic = ABX_SHIM_MAGIC,
+        .creator_uid = is_private ? ABX__IDS_CREATORS + s->slot : 0,
+        .storage_base = is_private ? ABX__IDS_STORAGE : 0,
+        .private_base = is_private ? ABX__IDS_PRIVATE_BASE + s->slot * ABX__IDS_RANGE : 0};
+    ABX_AUTO_BUF message;
+    abx_buf_init(&message, sizeof(head) + ABX_SHIM_PREPARE_MAX);
+    abx_buf_put(&message, &head, sizeof(head));
+    abx__ops_prepare(w, s->slot, &message);
+    if (abx_buf_failed(&message))
+        return abx_err_set(err, ABX_INTERNAL, "the list of operations is too long");
+    head.op_bytes = (uint32_t)(message.len - sizeof(head));
+    memcpy(message.ptr, &head, sizeof(head));
+    ssize_t n = abx_fd_send(s->control_fd, message.ptr, message.len, NULL, 0);
+    return n < 0 ? abx_err_sys(err, (int)n, "prepare a shim") : 0;
+}
+
+static int take_slot(struct abx__worker *w, uint32_t *ret)
+{
+    for (uint32_t i = 0; i < ABX__IDS_SLOTS; i++) {
+        uint32_t slot = w->next_slot++ % ABX__IDS_SLOTS;
+        if (abx__slot_is_taken(w, slot))
+            continue;
+        abx__slot_mark(w, slot, true);
+        *ret = slot;
+        return 0;
+    }
+    return -1;
+}
+
+bool abx__slot_is_taken(const struct abx__worker *w, uint32_t slot)
+{
+    return (w->slots[slot / 8] & 1u << slot % 8) != 0;
+}
+
+void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken)
+{
+    unsigned bit = 1u << slot % 8;
+    unsigned char *byte = &w->slots[slot / 8];
+    *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
+}
+
+static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_error *err)
+{
+    int ends[2];
+    if (take_slot(w, &ret->slot) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no free id range");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        abx__slot_mark(w, ret->slot, false);
+        return abx_err_sys(err, -errno, "socketpair");
+    }
+    ret->control_fd = ends[0];
+    ret->shim_pid = 0;
+    ABX_AUTO_FD theirs = ends[1];
+    if (spawn_shim(w, theirs, &ret->shim_pid, err) == 0 && send_prepare(w, ret, err) == 0)
+        return 0;
+    abx_fd_close(&ret->control_fd);
+    if (ret->shim_pid > 0)
+        abx__child_kill(ret->shim_pid);
+    abx__slot_end(w, ret->slot, false);
+    return -1;
+}
+
+/* ---- ending ---- */
+static void on_ending_closed(void *owner)
+{
+    free(owner);
+}
+
+static void on_ending(struct abx_timer *t)
+{
+    struct ending *e = t->owner;
+    if (abx__cgroups_remove(&e->w->cgroups, e->slot) == -EBUSY && ++e->tries < REMOVE_RETRIES) {
+        abx__cgroups_kill(&e->w->cgroups, e->slot);
+        abx_timer_start(t, REMOVE_RETRY_MS, 0);
+        return;
+    }
+    abx__slot_mark(e->w, e->slot, false);
+    if (e->is_gc)
+        abx__worker_gc_step(e->w);
+    abx_timer_close(t, on_ending_closed);
+}
+
+void abx__slot_end(struct abx__worker *w, uint32_t slot, bool is_gc)
+{
+    struct ending *e = calloc(1, sizeof(*e));
+    if (e == NULL) {
+        (void)abx__cgroups_remove(&w->cgroups, slot);
+        if (is_gc)
+            abx__worker_gc_step(w);
+        return;
+    }
+    *e = (struct ending){.w = w, .slot = slot, .is_gc = is_gc};
+    abx_timer_init(&e->timer, &w->loop, on_ending, e);
+    abx_timer_start(&e->timer, 0, 0);
+}
+
+/* ---- the pool ---- */
+static void on_fill(struct abx_defer *d)
+{
+    struct abx__worker *w = d->owner;
+    struct abx_error err;
+    while (!w->closing && w->warm_count < POOL_SIZE) {
+        struct warm *p = calloc(1, sizeof(*p));
+        if (p == NULL || prepare(w, &p->shim, &err) < 0) {
+            free(p); /* the next create tells why */
+            return;
+        }
+        abx_list_push(&w->warm, &p->node);
+        w->warm_count++;
+    }
+}
+
+void abx__pool_fill(struct abx__worker *w)
+{
+    abx_defer_start(&w->fill, &w->loop, on_fill, w);
+}
+
+int abx__pool_take(struct abx__worker *w, struct abx__started *ret, struct abx_error *err)
+{
+    struct warm *p;
+    while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL) {
+        char byte;
+        abx_list_remove(&p->node);
+        w->warm_count--;
+        *ret = p->shim;
+        free(p);
+        /* It says nothing unless it failed or is gone. */
+        ssize_t n = recv(ret->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        abx__child_kill(ret->shim_pid);
+        abx_fd_close(&ret->control_fd);
+        abx__slot_end(w, ret->slot, false);
+    }
+    return prepare(w, ret, err);
+}
+
+void abx__pool_close(struct abx__worker *w)
+{
+    struct warm *p;
+    abx_defer_cancel(&w->fill);
+    while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL) {
+        abx_list_remove(&p->node);
+        w->warm_count--;
+        abx__child_kill(p->shim.shim_pid);
+        abx_fd_close(&p->shim.control_fd);
+        abx__slot_end(w, p->shim.slot, false);
+        free(p);
+    }
+}
