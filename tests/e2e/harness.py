@@ -16,6 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
+SCRATCH = re.compile(r"abx-[a-z0-9-]+-[A-Za-z0-9_]{6,8}")  # mkdtemp folders of test suites that run beside us
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 REPORT = re.compile(rb"ERROR: (?:Address|Leak|Thread)Sanitizer|runtime error:|WARNING: ThreadSanitizer|descriptor left open")
 
@@ -150,7 +151,7 @@ def world():
         if executable.startswith(os.path.join(ROOT, "build/")) or "/.fce2b/" in executable or "abx-" in os.path.basename(executable):
             processes.add((int(pid), executable))
     files = {os.path.join(d, n) for d in ("/tmp", "/run", "/var/lib", os.path.expanduser("~"))
-             for n in os.listdir(d) if "abx" in n or "fce2b" in n}
+             for n in os.listdir(d) if ("abx" in n or "fce2b" in n) and not SCRATCH.fullmatch(n)}
     return {"mounts": mounts, "cgroups": cgroups, "namespaces": namespaces, "processes": processes, "files": files}
 
 
