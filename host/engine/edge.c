@@ -7,6 +7,7 @@
 #include "host/engine/api_priv.h"
 #include "host/engine/edge_priv.h"
 
+#include "lib/base/log.h"
 #include "lib/contract/contract.h"
 #include "lib/wire/url.h"
 
@@ -121,11 +122,13 @@ static void on_done(void *arg)
 static void on_unreachable(struct abx_http_req *req, void *arg, const struct abx_error *err)
 {
     struct exchange *x = arg;
-    (void)err;
-    if (abx__sandbox_find(x->engine, abx_str(x->id)) == NULL)
+    if (abx__sandbox_find(x->engine, abx_str(x->id)) == NULL) {
         answer_not_found(req, abx_str(x->id));
-    else
-        abx__edge_text(req, 502, "Failed to route request to sandbox");
+        return;
+    }
+    abx_log(ABX_LOG_WARN, "gateway does not answer id=%s port=%s error=\"%s\"", x->id, x->port_text,
+            err->msg);
+    abx__edge_text(req, 502, "Failed to route request to sandbox");
 }
 
 static void rewrite_target(struct abx_http_req *req, struct abx_str target)
