@@ -31,11 +31,10 @@ static void run(const char *data, size_t size, size_t step, struct abx_buf *log)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ABX_AUTO_BUF whole = {0}, pieces = {0};
-    const char *form = (const char *)data + 1;
     if (size < 2 || size > 1 << 16)
         return 0;
-    run(form, size - 1, size - 1, &whole);
-    run(form, size - 1, 1 + data[0] % 61u, &pieces);
+    run((const char *)data + 1, size - 1, size - 1, &whole);
+    run((const char *)data + 1, size - 1, 1 + data[0] % 61u, &pieces);
     assert(abx_str_eq(abx_buf_str(&whole), abx_buf_str(&pieces)));
     return 0;
 }
