@@ -165,7 +165,6 @@ static int provision(int init_fd)
 
 static int serve_envd(const struct abx_init_context *c)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (c->provision_fd < 0 && provision(c->init_fd) < 0)
         return 1;
     int r = echo_run("envd", c->channel_fd, -1);
@@ -177,7 +176,6 @@ static int serve_envd(const struct abx_init_context *c)
 
 static int serve_gateway(const struct abx_init_context *c)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     struct abx_gateway_options o = {.engine_fd = c->engine_fd,
                                     .tcp_fd = c->tcp_fd,
                                     .channel_fd = c->channel_fd,

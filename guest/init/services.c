@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #ifdef ABX_SANITIZED
 #include <uv.h>
@@ -56,6 +57,7 @@ static void report_open_fds(void)
 static int run_service(void *arg)
 {
     struct start *s = arg;
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* when PID 1 is only a subreaper */
     signal(SIGPIPE, SIG_IGN);
     abx_log_init(s->def->name, ABX_LOG_INFO);
     int r = abx_state_page_seal(s->context.page);
