@@ -39,4 +39,5 @@ abx_blob_shim_end:
     target_link_options(abx PRIVATE -static-pie)
   endif()
   install(TARGETS abx RUNTIME DESTINATION bin)
+  install(FILES docs/abx.1 DESTINATION share/man/man1)
 endif()
