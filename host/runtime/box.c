@@ -23,6 +23,7 @@ enum {
     KILL_LIMIT_MS = 20000,
     TERM_LIMIT_MS = 8000,
     LEAVE_LIMIT_MS = 5000,
+    REACH_LIMIT_MS = 20000,
     CGROUP_RETRY_MS = 10,
     CGROUP_RETRIES = 500,
     WAITERS_MAX = 4
@@ -97,8 +98,7 @@ static void drop(struct abx__box *b)
     if (b->slot >= 0)
         abx__slot_mark(b->w, (uint32_t)b->slot, false);
     abx_map_remove(&b->w->boxes, abx_str(b->id));
-    if (b->w->closing && b->w->boxes.count == 0)
-        abx__children_let_go();
+    abx__worker_may_end(b->w);
     abx_timer_close(&b->timer, on_handle_closed);
 }
 
@@ -548,7 +548,7 @@ static int reach(struct abx__box *b, const unsigned char nonce[ABX_NONCE_LEN],
     socklen_t len = sizeof(peer);
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 || peer.uid != geteuid())
         return abx_err_set(err, ABX_NOT_FOUND, "its socket belongs to another user");
-    if (watch_control(b, abx_fd_take(&fd), LEAVE_LIMIT_MS, err) < 0)
+    if (watch_control(b, abx_fd_take(&fd), REACH_LIMIT_MS, err) < 0)
         return -1;
     int r = command(b, ABX_SHIM_STATUS);
     return r < 0 ? abx_err_sys(err, r, "ask its shim") : 0;

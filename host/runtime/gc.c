@@ -138,7 +138,7 @@ static void consider_slot(void *arg, uint32_t slot)
         return;
     abx__slot_mark(g->w, slot, true);
     g->w->gc_left++;
-    abx__slot_end(g->w, slot, true);
+    abx__slot_end(g->w, slot, 0, true);
 }
 
 void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep)

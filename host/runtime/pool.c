@@ -17,7 +17,7 @@
 
 #include "lib/base/banned.h"
 
-enum { POOL_SIZE = 2, REMOVE_RETRY_MS = 5, REMOVE_RETRIES = 1000 };
+enum { POOL_SIZE = 2, REMOVE_RETRY_MS = 5, REMOVE_RETRIES = 4000, PATIENCE = 1000 };
 
 struct warm {
     struct abx_list node;
@@ -28,6 +28,7 @@ struct warm {
 struct ending {
     struct abx__worker *w;
     struct abx_timer timer;
+    pid_t shim_pid; /* 0: none of ours */
     uint32_t slot;
     int tries;
     bool is_gc;
@@ -54,6 +55,17 @@ void abx__children_let_go(void)
 {
     struct child *c;
     abx_list_foreach(c, &children, struct child, node) abx_proc_close(c->proc);
+}
+
+static bool child_is_running(pid_t pid)
+{
+    const struct child *c;
+    abx_list_foreach(c, &children, const struct child, node)
+    {
+        if (abx_proc_pid(c->proc) == pid)
+            return true;
+    }
+    return false;
 }
 
 void abx__child_kill(pid_t pid)
@@ -149,9 +161,7 @@ static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_e
     if (spawn_shim(w, theirs, &ret->shim_pid, err) == 0 && send_prepare(w, ret, err) == 0)
         return 0;
     abx_fd_close(&ret->control_fd);
-    if (ret->shim_pid > 0)
-        abx__child_kill(ret->shim_pid);
-    abx__slot_end(w, ret->slot, false);
+    abx__slot_end(w, ret->slot, ret->shim_pid, false);
     return -1;
 }
 
@@ -161,21 +171,37 @@ static void on_ending_closed(void *owner)
     free(owner);
 }
 
+/* Whether something of it is left. A prepared shim ends by itself when its socket is closed, with
+ * its PID 1; one that does not is killed. */
+static bool is_busy(struct ending *e)
+{
+    if (e->shim_pid > 0 && child_is_running(e->shim_pid)) {
+        if (e->tries >= PATIENCE)
+            abx__child_kill(e->shim_pid);
+        return true;
+    }
+    if (abx__cgroups_remove(&e->w->cgroups, e->slot) != -EBUSY)
+        return false;
+    abx__cgroups_kill(&e->w->cgroups, e->slot);
+    return true;
+}
+
 static void on_ending(struct abx_timer *t)
 {
     struct ending *e = t->owner;
-    if (abx__cgroups_remove(&e->w->cgroups, e->slot) == -EBUSY && ++e->tries < REMOVE_RETRIES) {
-        abx__cgroups_kill(&e->w->cgroups, e->slot);
+    if (++e->tries < REMOVE_RETRIES && is_busy(e)) {
         abx_timer_start(t, REMOVE_RETRY_MS, 0);
         return;
     }
     abx__slot_mark(e->w, e->slot, false);
     if (e->is_gc)
         abx__worker_gc_step(e->w);
+    e->w->ending_count--;
     abx_timer_close(t, on_ending_closed);
+    abx__worker_may_end(e->w);
 }
 
-void abx__slot_end(struct abx__worker *w, uint32_t slot, bool is_gc)
+void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is_gc)
 {
     struct ending *e = calloc(1, sizeof(*e));
     if (e == NULL) {
@@ -184,7 +210,8 @@ void abx__slot_end(struct abx__worker *w, uint32_t slot, bool is_gc)
             abx__worker_gc_step(w);
         return;
     }
-    *e = (struct ending){.w = w, .slot = slot, .is_gc = is_gc};
+    *e = (struct ending){.w = w, .slot = slot, .shim_pid = shim_pid, .is_gc = is_gc};
+    w->ending_count++;
     abx_timer_init(&e->timer, &w->loop, on_ending, e);
     abx_timer_start(&e->timer, 0, 0);
 }
@@ -223,9 +250,8 @@ int abx__pool_take(struct abx__worker *w, struct abx__started *ret, struct abx_e
         ssize_t n = recv(ret->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && errno == EAGAIN)
             return 0;
-        abx__child_kill(ret->shim_pid);
         abx_fd_close(&ret->control_fd);
-        abx__slot_end(w, ret->slot, false);
+        abx__slot_end(w, ret->slot, ret->shim_pid, false);
     }
     return prepare(w, ret, err);
 }
@@ -237,9 +263,8 @@ void abx__pool_close(struct abx__worker *w)
     while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL) {
         abx_list_remove(&p->node);
         w->warm_count--;
-        abx__child_kill(p->shim.shim_pid);
         abx_fd_close(&p->shim.control_fd);
-        abx__slot_end(w, p->shim.slot, false);
+        abx__slot_end(w, p->shim.slot, p->shim.shim_pid, false);
         free(p);
     }
 }

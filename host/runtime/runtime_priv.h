@@ -161,8 +161,9 @@ void abx__pool_fill(struct abx__worker *w);
 void abx__pool_close(struct abx__worker *w);
 bool abx__slot_is_taken(const struct abx__worker *w, uint32_t slot);
 void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken);
-/** Removes the cgroups of @slot as soon as they are empty, then frees it. @is_gc: a gc waits. */
-void abx__slot_end(struct abx__worker *w, uint32_t slot, bool is_gc);
+/** Waits for the end of @shim_pid (0: none), whose socket is closed; removes the cgroups of @slot
+ * as soon as they are empty, then frees it. @is_gc: a gc waits. */
+void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is_gc);
 /** Kills a shim that is our child, if it still runs; its PID 1 dies with it. */
 void abx__child_kill(pid_t pid);
 /** Stops watching for the ends of the shims: the loop is about to stop. */
@@ -190,7 +191,7 @@ struct abx__worker {
     unsigned char slots[ABX__IDS_SLOTS / 8 + 1]; /* taken ones */
     uint32_t next_slot;
     struct abx_list warm; /* pool.c */
-    int warm_count;
+    int warm_count, ending_count;
     struct abx_defer fill;
     bool closing;    /* the network side is gone */
     uint64_t gc_tag; /* of the running gc; 0: none */
@@ -202,6 +203,8 @@ void abx__worker_reply(struct abx__worker *w, uint64_t tag, const struct abx_san
 void abx__worker_exited(struct abx__worker *w, const char *id, const struct abx_proc_status *st);
 /** A destroy that gc asked for (tag 0) is over. */
 void abx__worker_gc_step(struct abx__worker *w);
+/** Once the engine is gone: stops waiting for the shims when nothing else is left to do. */
+void abx__worker_may_end(struct abx__worker *w);
 int abx__worker_main(void *arg);
 struct abx__worker_start {
     const struct abx_runtime_options *options;

@@ -141,6 +141,12 @@ static void dispatch(struct abx__worker *w, const struct abx__rt_request *r, con
     abx__worker_reply(w, r->tag, NULL, &err);
 }
 
+void abx__worker_may_end(struct abx__worker *w)
+{
+    if (w->closing && w->boxes.count == 0 && w->ending_count == 0)
+        abx__children_let_go();
+}
+
 static void close_down(struct abx__worker *w)
 {
     w->closing = true;
@@ -161,8 +167,7 @@ static void close_down(struct abx__worker *w)
             }
         }
     }
-    if (w->boxes.count == 0)
-        abx__children_let_go();
+    abx__worker_may_end(w);
 }
 
 static void on_request(struct abx_poll *p, unsigned events)
