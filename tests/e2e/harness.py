@@ -64,6 +64,7 @@ class Engine:
         return self.run([f"{BUILD}/bin/abx", *arguments], **options)
 
     def up(self):
+        self.env = {}  # an engine that starts again may find its port taken: nothing may name the old one
         self.abx("up", "--detach", *self.up_arguments)
         shown = self.run(["bash", "-c", 'eval "$(abx env)" && env -0'])
         pairs = (p.decode().split("=", 1) for p in shown.stdout.split(b"\0") if b"=" in p)

@@ -106,7 +106,7 @@ class Stream:
 
 class Sandbox:
     def __init__(self, engine, **fields):
-        self.api, self.namespaces = Api(engine), pid_namespaces()
+        self.api, self.namespace = Api(engine), None
         status, self.made = self.api.call("POST", "/sandboxes", {"templateID": "host", "timeout": 300, **fields})
         if status != 201:
             raise AssertionError(f"create: {status} {self.made}")
@@ -127,9 +127,10 @@ class Sandbox:
         finally:
             connection.close()
 
-    def stream(self, method, message):
+    def stream(self, method, message, **headers):
         connection = self.api.connect()
-        connection.request("POST", f"/{method}", envelope(message), self.headers(**{"Content-Type": "application/connect+json"}))
+        connection.request("POST", f"/{method}", envelope(message),
+                           self.headers(**{"Content-Type": "application/connect+json", **headers}))
         answer = connection.getresponse()
         if answer.status != 200:
             raise AssertionError(f"{method}: {answer.status} {answer.read()[:500]!r}")
@@ -138,8 +139,10 @@ class Sandbox:
     def start(self, command, *arguments, **fields):
         return self.stream("process.Process/Start", {"process": {"cmd": command, "args": list(arguments)}, "stdin": False, **fields})
 
-    def connect(self, pid):
-        return self.stream("process.Process/Connect", {"process": {"pid": pid}})
+    def connect(self, pid, offset=None):
+        """From now on, or from byte @offset of all that the process has written."""
+        headers = {} if offset is None else {"X-Abx-Journal-Offset": str(offset)}
+        return self.stream("process.Process/Connect", {"process": {"pid": pid}}, **headers)
 
     def shell(self, text):
         """(stdout, stderr, exit code) of `sh -c`."""
@@ -159,7 +162,9 @@ class Sandbox:
         return self.api.call("DELETE", f"/sandboxes/{self.id}")[0]
 
     def processes(self):
-        """{host pid: (pid inside, name)} of all processes of this sandbox, made since it was."""
+        """{host pid: (pid inside, name)} of all processes of this sandbox, found by its pid namespace."""
+        if self.namespace is None:
+            self.namespace = self.shell("readlink /proc/self/ns/pid")[0].decode().strip()
         found = {}
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
@@ -167,14 +172,14 @@ class Sandbox:
             except OSError:
                 continue
             inside = status_field(pid, "NSpid").split()
-            if namespace not in self.namespaces and len(inside) > 1:
+            if namespace == self.namespace and len(inside) > 1:
                 found[int(pid)] = (int(inside[-1]), status_field(pid, "Name"))
         return found
 
     def roles(self):
         """Host pids of the sandbox's own daemons by name, init and its parent, the shim, included."""
         found = {}
-        for pid, (inside, name) in sorted(self.processes().items()):
+        for pid, (inside, name) in sorted(self.processes().items(), key=lambda p: p[1][0]):
             if inside == 1:
                 found["init"], found["shim"] = pid, int(status_field(pid, "PPid"))
             elif int(status_field(pid, "PPid") or 0) == found.get("init"):
@@ -188,14 +193,3 @@ def status_field(pid, name):
             return next((line.split(":", 1)[1].strip() for line in f if line.startswith(name + ":")), "")
     except OSError:
         return ""
-
-
-def pid_namespaces():
-    """The pid namespaces of the machine now."""
-    found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            found.add(os.readlink(f"/proc/{pid}/ns/pid"))
-        except OSError:
-            continue
-    return found
