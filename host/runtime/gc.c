@@ -82,7 +82,7 @@ static bool is_layer_used(const struct abx__worker *w, const char *name)
     return used;
 }
 
-static void remove_layers(const struct abx__worker *w)
+void abx__gc_layers(const struct abx__worker *w)
 {
     char names[LAYERS_MAX][24];
     size_t count = 0;
@@ -120,7 +120,7 @@ static void finish(struct abx__worker *w)
 {
     uint64_t tag = w->gc_tag;
     w->gc_tag = 0;
-    remove_layers(w);
+    abx__gc_layers(w);
     abx__worker_reply(w, tag, NULL, NULL);
 }
 

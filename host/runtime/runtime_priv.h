@@ -212,5 +212,7 @@ struct abx__worker_start {
 };
 /** Marks the slots of all sandboxes that have a folder. */
 void abx__slots_scan(struct abx__worker *w);
+/** Removes the layers that neither this start nor a sandbox's folder names. */
+void abx__gc_layers(const struct abx__worker *w);
 /** @keep: keep_count ids of ABX_SANDBOX_ID_LEN bytes. */
 void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep);

@@ -104,6 +104,20 @@ static int count_sandboxes(const struct kit *k)
     return n;
 }
 
+static int count_layers(const struct kit *k)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/runtime", k->state);
+    int n = 0;
+    DIR *dir = opendir(path);
+    const struct dirent *e;
+    while (dir != NULL && (e = readdir(dir)) != NULL)
+        n += e->d_name[0] != '.';
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
 static int body_leaves_nothing(struct kit *k)
 {
     struct abx__cgroups cg;
@@ -120,7 +134,7 @@ static int body_leaves_nothing(struct kit *k)
         CHECK(kit_destroy(k, kit_id(i)) == 0);
     CHECK(kit_stop(k) == 0);
     struct traces after = take_traces(k);
-    CHECK(after.mounts == before.mounts);
+    CHECK(after.mounts == before.mounts && count_layers(k) == 0);
     CHECK(!has_cgroup(&cg));
     CHECK(count_sandboxes(k) == 0 && no_processes(k));
     return 0;
@@ -188,6 +202,7 @@ static int body_keeps_status(struct kit *k)
     CHECK(kit_create(k, kit_id(1)) == 0);
     struct abx_sandbox_info known = k->info;
     CHECK(kit_stop(k) == 0);
+    CHECK(count_layers(k) == 1); /* they live on it */
     (void)kit_attack(k, kit_id(1), "!7");
     CHECK(kit_start(k) == 0);
     CHECK(kit_adopt(k, &known, "0123456789abcde") < 0 && k->err.code == ABX_NOT_FOUND);

@@ -279,6 +279,9 @@ int abx__worker_main(void *arg)
     abx_loop_done(&w->loop);
     abx_map_done(&w->boxes);
     abx__cgroups_close(&w->cgroups);
+    w->layers.name[0] = 0; /* ours too, unless a sandbox lives on it */
+    if (w->sandboxes_fd >= 0 && w->runtime_fd >= 0)
+        abx__gc_layers(w);
     abx__layers_done(&w->layers);
     int *fds[] = {&w->sock, &w->state_fd, &w->sandboxes_fd, &w->runtime_fd};
     for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
