@@ -1,0 +1,11 @@
+/* guest/server/server.h: the program agent-sandbox-server. A role of the guest binary, or a program
+ * of its own under that name. One loop thread; blocking file work is on its pool. Spec: server.md.
+ */
+#pragma once
+
+/** Runs a sub-command (serve, healthcheck, check-config, version; serve without one). @argv[0] is
+ * the program's name. The exit code of server.md 1; after SIGTERM the process dies by it instead.
+ */
+int abx_server_main(int argc, char **argv);
+/** The verb check-config: policy.md A18. @argv[0] is the verb. */
+int abx_server_check_config(int argc, char **argv);
