@@ -5,18 +5,15 @@
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
+#include "lib/loop/fdcheck.h"
 #include "lib/proc/proc.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-#ifdef ABX_SANITIZED
-#include <uv.h>
-#endif
 
 #include "lib/base/banned.h"
 
@@ -27,32 +24,6 @@ struct start {
     const struct abx_init_service *def;
     struct abx_init_context context;
 };
-
-#ifdef ABX_SANITIZED
-/* What a service did not close; the descriptors' own leak check, beside the sanitizer's. */
-static void report_open_fds(void)
-{
-    uv_library_shutdown(); /* its signal pipe and pool belong to no loop */
-    DIR *dir = opendir("/proc/self/fd");
-    const struct dirent *e;
-    while (dir != NULL && (e = readdir(dir)) != NULL) {
-        uint32_t fd;
-        char target[128];
-        if (abx_parse_u32(abx_str(e->d_name), &fd) < 0 || fd <= STDERR_FILENO ||
-            fd == (uint32_t)dirfd(dir))
-            continue;
-        ssize_t n = readlinkat(dirfd(dir), e->d_name, target, sizeof(target));
-        abx_log(ABX_LOG_ERROR, "descriptor left open fd=%u target=%.*s", fd, n < 0 ? 0 : (int)n,
-                target);
-    }
-    if (dir != NULL)
-        closedir(dir);
-}
-#else
-static void report_open_fds(void)
-{
-}
-#endif
 
 static int run_service(void *arg)
 {
@@ -66,7 +37,7 @@ static int run_service(void *arg)
         return 1;
     }
     r = s->def->run(&s->context);
-    report_open_fds();
+    abx_fdcheck_report(&(struct abx_fdcheck){.was_open = {true, true, true}});
     return r;
 }
 

@@ -9,6 +9,7 @@
 #include "lib/base/log.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
+#include "lib/loop/fdcheck.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -293,7 +294,7 @@ static int prepare(struct program *p, struct abx_error *err)
                                      .network_uid = uid,
                                      .network_gid = gid};
     if (abx_runtime_start(&ro, &e->isolation, &p->runtime_sock, &p->runtime_pid, err) < 0 ||
-        abx__listen(p->o, &p->listeners, err) < 0)
+        abx__listen(p->o, abx__statedir_last_port(&p->dir), &p->listeners, err) < 0)
         return -1;
     const char *host = p->listeners.host[0] == '\0' ? "127.0.0.1" : p->listeners.host;
     bool is_v6 = strchr(host, ':') != NULL;
@@ -339,8 +340,8 @@ int abx_engine_main(const struct abx_engine_options *o, struct abx_error *err)
         .ready_fd = o->ready_fd,
         .listeners = {.fds = {-1, -1}},
         .dir = {.fd = -1, .lock_fd = -1, .info_fd = -1, .db_fd = -1, .sandboxes_fd = -1}};
-    struct abx__fds fds;
-    abx__fds_note(&fds);
+    struct abx_fdcheck fds;
+    abx_fdcheck_note(&fds);
     p.engine.user = &p;
     signal(SIGPIPE, SIG_IGN);
     int r = prepare(&p, err);
@@ -352,6 +353,6 @@ int abx_engine_main(const struct abx_engine_options *o, struct abx_error *err)
     abx__listeners_close(&p.listeners);
     abx_fd_close(&p.ready_fd);
     abx__statedir_close(&p.dir);
-    abx__fds_report(&fds);
+    abx_fdcheck_report(&fds);
     return r;
 }

@@ -133,7 +133,7 @@ static int listen_literal(const struct abx_engine_options *o, struct abx__listen
     return 0;
 }
 
-int abx__listen(const struct abx_engine_options *o, struct abx__listeners *ret,
+int abx__listen(const struct abx_engine_options *o, uint16_t last_port, struct abx__listeners *ret,
                 struct abx_error *err)
 {
     *ret = (struct abx__listeners){.fds = {-1, -1}};
@@ -141,6 +141,8 @@ int abx__listen(const struct abx_engine_options *o, struct abx__listeners *ret,
         return listen_literal(o, ret, err);
     uint16_t first = o->listen_port != 0 || o->listen_explicit ? o->listen_port : ABX_PORT_ENGINE;
     int tries = o->listen_explicit && first != 0 ? 1 : PORTS_TRIED, r = -EADDRINUSE;
+    if (!o->listen_explicit && last_port != 0)
+        r = bind_pair(last_port, ret); /* what clients of this state folder were told */
     for (int i = 0; i < tries && r == -EADDRINUSE; i++)
         r = bind_pair((uint16_t)(first == 0 ? 0 : first + i), ret);
     if (r == -EADDRINUSE && o->listen_explicit)

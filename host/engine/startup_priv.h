@@ -24,6 +24,9 @@ int abx__statedir_open(struct abx__statedir *d, const char *path, uid_t uid, gid
 /** Reads or makes the key; writes client.yaml and abxd.json. */
 int abx__statedir_publish(struct abx__statedir *d, const char *url, const char *domain,
                           struct abx_error *err);
+/** The port that client.yaml named the last time, 0 if none: an engine that was killed comes back
+ *  where its clients look for it. */
+uint16_t abx__statedir_last_port(const struct abx__statedir *d);
 /** abxd.json says that nobody runs. */
 void abx__statedir_retire(struct abx__statedir *d);
 void abx__statedir_close(struct abx__statedir *d);
@@ -35,8 +38,9 @@ struct abx__listeners {
     char host[64]; /* the literal, or "" for 127.0.0.1 and ::1 */
     bool any_ip;
 };
-/** Binds and listens. The default port taken: the next free one. UNAVAILABLE: a named one taken. */
-int abx__listen(const struct abx_engine_options *o, struct abx__listeners *ret,
+/** Binds and listens, at @last_port (0: none) if it is free. The default port taken: the next free
+ * one. UNAVAILABLE: a named one taken. */
+int abx__listen(const struct abx_engine_options *o, uint16_t last_port, struct abx__listeners *ret,
                 struct abx_error *err);
 /** "pid 12 (name)" of the process that listens on @port, or that it can not be seen. */
 void abx__port_holder(uint16_t port, char *out, size_t cap);
@@ -47,12 +51,3 @@ void abx__network_identity(uid_t *ret_uid, gid_t *ret_gid);
 /** Gives up root (if held), capabilities and new privileges; confines file access to @db_fd and
  *  forbids new TCP listeners and connections by Landlock, where the kernel has it. */
 int abx__confine(uid_t uid, gid_t gid, int db_fd, struct abx_error *err);
-
-enum { ABX__FDS_SEEN = 1024 };
-struct abx__fds {
-    bool is_inherited[ABX__FDS_SEEN];
-};
-/** Notes what is open before anything of ours is. */
-void abx__fds_note(struct abx__fds *f);
-/** Logs what is open beyond that, as an error each; does nothing in builds without sanitizers. */
-void abx__fds_report(struct abx__fds *f);

@@ -6,6 +6,7 @@
 #include "lib/base/fd.h"
 #include "lib/proc/proc.h"
 
+#include "lib/loop/fdcheck.h"
 #include "tests/unit/test.h"
 
 #include <arpa/inet.h>
@@ -119,6 +120,7 @@ TEST(statedir_key_is_made_once_and_kept)
     assert_int_equal(abx__statedir_open(&d, home, geteuid(), getegid(), &err), 0);
     assert_int_equal(abx__statedir_publish(&d, "http://127.0.0.1:2", "abx.localhost:2", &err), 0);
     assert_string_equal(d.key, first);
+    assert_int_equal(abx__statedir_last_port(&d), 2);
     read_text("client.yaml", text, sizeof(text));
     snprintf(want, sizeof(want), "url: http://127.0.0.1:2\napi_key: %s\ndomain: abx.localhost:2\n",
              first);
@@ -150,18 +152,22 @@ TEST(listen_takes_the_next_port_unless_it_was_named)
     struct abx_engine_options o = {.listen_explicit = true};
     struct abx__listeners a, b;
     struct abx_error err = {0};
-    assert_int_equal(abx__listen(&o, &a, &err), 0); /* any free port */
+    assert_int_equal(abx__listen(&o, 0, &a, &err), 0); /* any free port */
     assert_true(a.port != 0);
     o.listen_port = a.port;
-    assert_int_equal(abx__listen(&o, &b, &err), -1);
+    assert_int_equal(abx__listen(&o, 0, &b, &err), -1);
     assert_int_equal(err.code, ABX_UNAVAILABLE);
     char holder[32];
     snprintf(holder, sizeof(holder), "taken by pid %d", (int)getpid());
     if (strstr(err.msg, holder) == NULL)
         fail_msg("%s", err.msg);
     o.listen_explicit = false;
-    assert_int_equal(abx__listen(&o, &b, &err), 0);
+    assert_int_equal(abx__listen(&o, 0, &b, &err), 0);
     assert_true(b.port > a.port);
+    uint16_t last = b.port;
+    abx__listeners_close(&b);
+    assert_int_equal(abx__listen(&o, last, &b, &err), 0); /* where it was the last time */
+    assert_int_equal(b.port, last);
     abx__listeners_close(&b);
     abx__listeners_close(&a);
 }
@@ -171,17 +177,17 @@ TEST(listen_beyond_loopback_must_be_meant)
     struct abx_engine_options o = {.listen_explicit = true, .listen_host = "0.0.0.0"};
     struct abx__listeners l;
     struct abx_error err = {0};
-    assert_int_equal(abx__listen(&o, &l, &err), -1);
+    assert_int_equal(abx__listen(&o, 0, &l, &err), -1);
     assert_int_equal(err.code, ABX_PERMISSION_DENIED);
     o.insecure_listen = true;
-    assert_int_equal(abx__listen(&o, &l, &err), 0);
+    assert_int_equal(abx__listen(&o, 0, &l, &err), 0);
     assert_true(l.any_ip);
     abx__listeners_close(&l);
     o.listen_host = "example.com";
-    assert_int_equal(abx__listen(&o, &l, &err), -1);
+    assert_int_equal(abx__listen(&o, 0, &l, &err), -1);
     assert_int_equal(err.code, ABX_INVALID_ARGUMENT);
     o = (struct abx_engine_options){.listen_explicit = true, .listen_host = "127.0.0.5"};
-    assert_int_equal(abx__listen(&o, &l, &err), 0);
+    assert_int_equal(abx__listen(&o, 0, &l, &err), 0);
     assert_string_equal(l.host, "127.0.0.5");
     abx__listeners_close(&l);
 }
@@ -189,15 +195,15 @@ TEST(listen_beyond_loopback_must_be_meant)
 #ifdef ABX_SANITIZED
 TEST(descriptors_left_open_are_listed)
 {
-    struct abx__fds fds;
+    struct abx_fdcheck fds;
     int ends[2], inherited = open("/dev/zero", O_RDONLY | O_CLOEXEC);
     char text[2048] = {0};
     assert_int_equal(pipe(ends), 0);
     int saved = dup(STDERR_FILENO);
-    abx__fds_note(&fds);
+    abx_fdcheck_note(&fds);
     int leak = open("/dev/null", O_RDONLY | O_CLOEXEC);
     dup2(ends[1], STDERR_FILENO);
-    abx__fds_report(&fds);
+    abx_fdcheck_report(&fds);
     dup2(saved, STDERR_FILENO);
     close(ends[1]);
     assert_true(read(ends[0], text, sizeof(text) - 1) > 0);

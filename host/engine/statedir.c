@@ -111,6 +111,23 @@ static void find_key(struct abx__statedir *d, struct abx_str text)
     }
 }
 
+uint16_t abx__statedir_last_port(const struct abx__statedir *d)
+{
+    ABX_AUTO_FREE char *text = NULL;
+    if (abx_fd_read_file(d->fd, "client.yaml", CONFIG_MAX, &text, NULL) < 0)
+        return 0;
+    struct abx_str rest = abx_str(text), line;
+    uint32_t port;
+    while (abx_str_split(&rest, '\n', &line)) {
+        ptrdiff_t colon = abx_str_rchr(line, ':');
+        if (abx_str_starts(line, "url: ") && colon > 4 &&
+            abx_parse_u32(abx_str_sub(line, (size_t)colon + 1, line.len), &port) == 0 &&
+            port <= UINT16_MAX)
+            return (uint16_t)port;
+    }
+    return 0;
+}
+
 static int load_or_make_key(struct abx__statedir *d, struct abx_error *err)
 {
     ABX_AUTO_FREE char *text = NULL;

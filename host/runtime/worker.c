@@ -5,6 +5,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/loop/fdcheck.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -264,6 +265,8 @@ int abx__worker_main(void *arg)
 {
     const struct abx__worker_start *start = arg;
     struct abx_error err = {0};
+    struct abx_fdcheck check;
+    abx_fdcheck_note(&check);
     struct abx__worker *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return 1;
@@ -287,5 +290,6 @@ int abx__worker_main(void *arg)
     for (size_t i = 0; i < ABX_COUNTOF(fds); i++)
         abx_fd_close(fds[i]);
     free(w);
+    abx_fdcheck_report(&check);
     return r == 0 ? 0 : 1;
 }
