@@ -65,6 +65,24 @@ static void info(struct abx__call *c)
     abx__api_answer_buf(c, 200, &b, NULL);
 }
 
+static void on_collected(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err)
+{
+    struct abx__call *c = ABX_CONTAINER_OF(w, struct abx__call, wait);
+    (void)sb;
+    if (err != NULL)
+        abx__api_fail_err(c, err);
+    else
+        abx__api_answer(c, 200, ABX_STR("{\"collected\":true}"));
+}
+
+static void collect(struct abx__call *c)
+{
+    struct abx_error err;
+    c->wait.fn = on_collected;
+    if (abx__engine_collect(c->engine, &c->wait, &err) < 0)
+        abx__api_fail_err(c, &err);
+}
+
 #define NO(method, path, why)                                                                      \
     {                                                                                              \
         method, path, abx__api_unimplemented, false, why                                           \
@@ -104,6 +122,7 @@ const struct abx__route abx__template_routes[] = {
 
 const struct abx__route abx__misc_routes[] = {
     {"GET", "/abx/v1/info", info},
+    {"POST", "/abx/v1/gc", collect},
     NO("GET", "/abx/v1/sandboxes/{id}/server-tokens", NO_TOKENS),
     NO("GET", "/snapshots", NO_SNAPSHOTS),
     NO("POST", "/volumes", NO_VOLUMES),

@@ -44,6 +44,7 @@ struct program {
 
 int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_error *err)
 {
+    abx_list_init(&e->gc_waiters);
     struct abx_http_server_options so = {
         .on_request = abx__edge_on_request, .user = e, .max_conns = CLIENT_CONNS_MAX};
     if (e->max_sandboxes == 0)
@@ -95,24 +96,57 @@ static void on_swept(void *arg, const struct abx_error *err)
     e->on_started(e);
 }
 
-/* All are settled: what nobody knows goes, then the door opens. */
-static void on_recovered(struct abx__engine *e)
+/* What none of our sandboxes owns goes. */
+static int sweep(struct abx__engine *e, abx_runtime_done_fn *done, size_t *ret_count)
 {
     ABX_AUTO_FREE struct abx__sandbox **all = NULL;
     ABX_AUTO_FREE const char **keep = NULL;
+    if (snapshot(e, &all, ret_count) < 0)
+        return -1;
+    keep = calloc(*ret_count + 1, sizeof(*keep));
+    if (keep == NULL)
+        return -1;
+    for (size_t i = 0; i < *ret_count; i++)
+        keep[i] = all[i]->id;
+    abx_runtime_gc(e->rt, keep, *ret_count, done, e);
+    return 0;
+}
+
+/* All are settled: then the door opens. */
+static void on_recovered(struct abx__engine *e)
+{
     size_t count = 0;
     e->started = NULL;
-    if (snapshot(e, &all, &count) == 0)
-        keep = calloc(count + 1, sizeof(*keep));
-    if (keep == NULL) {
-        abx_log(ABX_LOG_ERROR, "no memory for gc");
-        e->on_started(e);
+    if (sweep(e, on_swept, &count) == 0) {
+        abx_log(ABX_LOG_INFO, "recovered sandboxes=%zu", count);
         return;
     }
-    for (size_t i = 0; i < count; i++)
-        keep[i] = all[i]->id;
-    abx_log(ABX_LOG_INFO, "recovered sandboxes=%zu", count);
-    abx_runtime_gc(e->rt, keep, count, on_swept, e);
+    abx_log(ABX_LOG_ERROR, "no memory for gc");
+    e->on_started(e);
+}
+
+static void on_collected(void *arg, const struct abx_error *err)
+{
+    struct abx__engine *e = arg;
+    struct abx__wait *w;
+    while ((w = abx_list_first(&e->gc_waiters, struct abx__wait, node)) != NULL) {
+        abx_list_remove(&w->node);
+        w->fn(w, NULL, err);
+    }
+    e->collecting = false;
+}
+
+int abx__engine_collect(struct abx__engine *e, struct abx__wait *w, struct abx_error *err)
+{
+    size_t count;
+    bool is_first = !e->collecting;
+    abx_list_push(&e->gc_waiters, &w->node);
+    e->collecting = true;
+    if (!is_first || sweep(e, on_collected, &count) == 0)
+        return 0;
+    abx_list_remove(&w->node);
+    e->collecting = false;
+    return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a collection");
 }
 
 int abx__engine_recover(struct abx__engine *e, void (*started)(struct abx__engine *e),

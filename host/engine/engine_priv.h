@@ -3,6 +3,7 @@
 #include "host/engine/engine.h"
 #include "host/runtime/runtime.h"
 #include "host/store/store.h"
+#include "lib/base/list.h"
 #include "lib/base/map.h"
 #include "lib/http/proxy.h"
 
@@ -33,12 +34,13 @@ struct abx__engine {
     void (*started)(struct abx__engine *e);    /* the last of them is settled */
     void (*on_started)(struct abx__engine *e); /* of abx__engine_recover() */
     bool no_host_template, any_ip;             /* any_ip: listens on a wildcard address */
-    bool stopping, is_lost;
+    bool stopping, is_lost, collecting;
     char listen_host[64]; /* the literal given by --listen, "" for the loopback pair */
     uint16_t port;
     char url[96], domain[64];
     struct abx__rate bad_signatures[ABX__RATES];
-    void *user; /* of engine.c */
+    struct abx_list gc_waiters; /* struct abx__wait.node: who asked for the collection under way */
+    void *user;                 /* of engine.c */
 };
 
 /** Opens the store, the pool, the server and the attached runtime's bookkeeping. The fields
@@ -47,6 +49,10 @@ int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_erro
 /** Adopts or removes what an earlier engine left, then calls @started once. */
 int abx__engine_recover(struct abx__engine *e, void (*started)(struct abx__engine *e),
                         struct abx_error *err);
+struct abx__wait;
+/** Removes what a crash left and no sandbox of ours owns; @w hears of the end. Joins a collection
+ *  that is under way. */
+int abx__engine_collect(struct abx__engine *e, struct abx__wait *w, struct abx_error *err);
 /** Events of the runtime side; arg is the engine. */
 void abx__engine_on_sandbox_exit(void *arg, const char *id, const struct abx_proc_status *st);
 /** Lets exchanges end (@now: cuts them), closes server and pool; sandboxes stay. */

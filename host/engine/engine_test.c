@@ -607,7 +607,8 @@ TEST(no_route_answers_2xx_and_does_nothing)
                 fail_msg("%s %s: no integer code in %s", r->method, path, kit.body.ptr);
             /* with an unknown id and an empty body only these have an answer to give */
             bool is_list = strcmp(r->method, "GET") == 0 && strchr(r->path, '{') == NULL;
-            if (r->missing == NULL && status / 100 == 2 && !(is_list && kit.body.len > 0))
+            bool is_gc = strcmp(r->path, "/abx/v1/gc") == 0 && kit.gc_count == 2;
+            if (r->missing == NULL && status / 100 == 2 && !(is_list && kit.body.len > 0) && !is_gc)
                 fail_msg("%s %s: %d and nothing done", r->method, path, status);
             rows++;
         }

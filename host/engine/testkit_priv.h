@@ -56,7 +56,8 @@ static struct kit {
     char init_body[4096];         /* of the last /init */
     struct abx_http_req *hanging; /* of /hang or /late */
     int hang_aborts;
-    size_t kept; /* ids that the last gc was told to keep */
+    size_t kept;       /* ids that the last gc was told to keep */
+    unsigned gc_count; /* collections since the start, the one at start included */
     /* the client */
     struct abx_http_parser parser;
     struct abx_buf body;
@@ -293,6 +294,7 @@ void abx_runtime_gc(struct abx_runtime *rt, const char *const *keep_ids, size_t 
     (void)rt;
     (void)keep_ids;
     kit.kept = keep_count;
+    kit.gc_count++;
     kit_push((struct kit_request){.op = KIT_GC, .done = done, .arg = arg});
 }
 void abx_runtime_close(struct abx_runtime *rt)
