@@ -34,8 +34,7 @@ struct ending {
     bool is_gc;
 };
 
-/* The shims that are our children, until they are reaped. Static: when the engine goes they live
- * on, and what we know of them is not lost memory. */
+/* The shims that are our children, until they are reaped; when the engine goes they live on. */
 static struct abx_list children = {&children, &children};
 struct child {
     struct abx_list node;
@@ -54,7 +53,12 @@ static void on_shim_exit(struct abx_proc *p, const struct abx_proc_status *st, v
 void abx__children_let_go(void)
 {
     struct child *c;
-    abx_list_foreach(c, &children, struct child, node) abx_proc_close(c->proc);
+    abx_list_foreach(c, &children, struct child, node)
+    {
+        abx_list_remove(&c->node);
+        abx_proc_disown(c->proc);
+        free(c);
+    }
 }
 
 static bool child_is_running(pid_t pid)

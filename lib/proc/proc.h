@@ -58,6 +58,8 @@ int abx_proc_signal_group(struct abx_proc *p, int signum);
 int abx_proc_signal(struct abx_proc *p, int signum);
 /** Lets go of the object; a still running child goes on and is reaped in the background. */
 void abx_proc_close(struct abx_proc *p);
+/** Lets go for good: nobody here reaps the child any more. For a program that ends before it. */
+void abx_proc_disown(struct abx_proc *p);
 
 /** Forks this binary into a role: the child runs @fn(arg) and exits with its result. No exec.
  *  Signals are reset, @keep_fds (count) stay open besides 0-2, all others are closed. comm and

@@ -413,6 +413,24 @@ static int role_main(void *arg)
     return n > 0 ? 5 : 6;
 }
 
+TEST(disowned_is_left_alone)
+{
+    struct run r;
+    struct abx_error err;
+    char *argv[] = {(char[]){"sleep"}, (char[]){"60"}, NULL};
+    run_init(&r);
+    struct abx_proc_spec spec = spec_of(argv);
+    struct abx_proc *p;
+    assert_int_equal(abx_proc_spawn(&r.loop, &spec, on_exit_count, &r, &p, &err), 0);
+    pid_t pid = abx_proc_pid(p);
+    abx_proc_disown(p);
+    run_done(&r); /* its descriptor and memory are gone with the loop */
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    struct abx_proc_status st;
+    assert_int_equal(abx_proc_wait(pid, &st), 0); /* nobody reaped it before */
+    assert_int_equal(st.signum, SIGKILL);
+}
+
 TEST(fork_role_renames_and_closes)
 {
     int pair[2], pidfd = -1;

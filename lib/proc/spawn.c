@@ -267,3 +267,12 @@ void abx_proc_close(struct abx_proc *p)
     else if (!p->busy)
         release(p);
 }
+
+void abx_proc_disown(struct abx_proc *p)
+{
+    if (p == NULL || p->released)
+        return;
+    p->released = true;
+    if (!p->busy)
+        release(p);
+}
