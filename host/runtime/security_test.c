@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 #include "lib/base/banned.h"
 
@@ -249,6 +250,30 @@ static int body_setuid(struct kit *k)
 TEST(t_sec_s51_setuid_files_of_a_layer)
 {
     kit_run(0, body_setuid);
+}
+
+/* M23: what is set inside never reaches the layer as a mark that an overlay obeys. */
+static int look_marks(struct kit *k, const char *id)
+{
+    char path[256], value[64];
+    CHECK(kit_says(k, id, "write /tmp/marked", "allowed"));
+    (void)kit_attack(k, id, "marks /tmp/marked");
+    CHECK(strstr(k->text, "trusted.overlay.redirect errno 1\n") != NULL);
+    CHECK(strstr(k->text, "trusted.overlay.metacopy errno 1\n") != NULL);
+    snprintf(path, sizeof(path), "%s/sandboxes/%s/fs/upper/tmp/marked", k->state, id);
+    static const char *const names[] = {"trusted.overlay.redirect", "user.overlay.redirect",
+                                        "trusted.overlay.metacopy", "user.overlay.metacopy"};
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++)
+        CHECK(lgetxattr(path, names[i], value, sizeof(value)) < 0 && errno == ENODATA);
+    return 0;
+}
+static int body_marks(struct kit *k)
+{
+    return with_one(k, look_marks);
+}
+TEST(t_sec_m23_marks_of_overlayfs)
+{
+    kit_run(0, body_marks);
 }
 
 /* Two sandboxes at once. */

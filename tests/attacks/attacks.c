@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static void verdict(FILE *out, const char *what, long r)
@@ -308,6 +309,15 @@ static void set_suid(FILE *out, const char *path)
     verdict(out, "chmod", chmod(path, 04755));
 }
 
+/* M23: marks that overlayfs would obey. */
+static void marks(FILE *out, const char *path)
+{
+    static const char *const names[] = {"trusted.overlay.redirect", "user.overlay.redirect",
+                                        "trusted.overlay.metacopy", "user.overlay.metacopy"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        verdict(out, names[i], setxattr(path, names[i], "/root", 5, 0));
+}
+
 static void abstract(FILE *out, const char *name)
 {
     struct {
@@ -328,24 +338,15 @@ static void end(FILE *out, const char *arg)
 }
 
 const struct attack attacks[] = {
-    {"abstract", abstract},
-    {"capabilities", capabilities},
-    {"cat", cat},
-    {"descriptors", descriptors},
-    {"forks", forks},
-    {"i386", i386},
-    {"identity", identity},
-    {"inotify", inotify},
-    {"kill-init", end},
-    {"limits", limits},
-    {"list", list},
-    {"memory", memory},
-    {"namespaces", namespaces},
-    {"set-suid", set_suid},
-    {"sockets", sockets},
-    {"stat", stat_file},
-    {"syscalls", syscalls},
-    {"tcp", tcp},
-    {"write", write_file},
+    {"abstract", abstract}, {"capabilities", capabilities},
+    {"cat", cat},           {"descriptors", descriptors},
+    {"forks", forks},       {"i386", i386},
+    {"identity", identity}, {"inotify", inotify},
+    {"kill-init", end},     {"limits", limits},
+    {"list", list},         {"marks", marks},
+    {"memory", memory},     {"namespaces", namespaces},
+    {"set-suid", set_suid}, {"sockets", sockets},
+    {"stat", stat_file},    {"syscalls", syscalls},
+    {"tcp", tcp},           {"write", write_file},
     {NULL, NULL},
 };
