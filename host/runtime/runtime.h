@@ -6,10 +6,23 @@
  * are serial, about different ones concurrent. When the network side dies it sees EOF and exits;
  * the sandboxes live on under their shims and are adopted by the next engine. Loop thread only. */
 #pragma once
+#include "lib/base/str.h"
 #include "lib/loop/loop.h"
 #include "lib/proc/proc.h"
 
-enum { ABX_SANDBOX_ID_LEN = 21, ABX_NONCE_LEN = 16 };
+enum {
+    ABX_SANDBOX_ID_LEN = 21,
+    ABX_NONCE_LEN = 16,
+    ABX_DIGEST_LEN = 32,
+    ABX_LAYERS_MAX = 127,             /* of one image (S53) */
+    ABX_LAYERS_KEPT_MAX = 4096,       /* of one abx_runtime_layers_gc() */
+    ABX_IMPORT_CONFIG_MAX = 64 * 1024 /* an image's own configuration */
+};
+
+/* A layer's name: STATE/layers/HEX. */
+struct abx_digest {
+    unsigned char bytes[ABX_DIGEST_LEN];
+};
 
 /* What this machine gives, found once at start; the words are those of `abx engine doctor`. */
 struct abx_isolation {
@@ -34,9 +47,12 @@ struct abx_runtime_options {
 struct abx_sandbox_spec {
     char id[ABX_SANDBOX_ID_LEN + 1]; /* "i" + 20 of [a-z0-9] */
     unsigned char nonce[ABX_NONCE_LEN];
-    char template_name[64]; /* "host" is the only one so far */
+    char template_name[64]; /* "host", or "image" for a sandbox of the layers below */
     uint32_t memory_mb, cpu_count, pids_max;
     bool host_opt; /* bind /opt too */
+    bool is_step;  /* PID 1 is the role `step`: see abx_runtime_step() */
+    uint32_t layer_count;
+    struct abx_digest layers[ABX_LAYERS_MAX]; /* topmost first */
 };
 struct abx_sandbox_info {
     char id[ABX_SANDBOX_ID_LEN + 1];
@@ -81,3 +97,37 @@ void abx_runtime_destroy(struct abx_runtime *rt, const char *id, abx_runtime_don
 /** Removes what lies under the state folder and carries our names but is not in @keep_ids. */
 void abx_runtime_gc(struct abx_runtime *rt, const char *const *keep_ids, size_t keep_count,
                     abx_runtime_done_fn *done, void *arg);
+
+/* ---- layers and builds ---- */
+enum abx_import_kind { ABX_IMPORT_ROOTFS = 1, ABX_IMPORT_OCI };
+struct abx_layer_info {
+    struct abx_digest digest;
+    uint64_t bytes, entries; /* of what was unpacked */
+};
+struct abx_import_result {
+    uint32_t layer_count;
+    struct abx_layer_info layers[ABX_LAYERS_MAX]; /* topmost first */
+    struct abx_str config; /* borrowed JSON of the image, hostile; may be empty */
+};
+typedef void abx_runtime_imported_fn(void *arg, const struct abx_import_result *r,
+                                     const struct abx_error *err); /* r NULL on error */
+typedef void abx_runtime_found_fn(void *arg, uint32_t missing, const struct abx_error *err);
+
+/** Unpacks the archive read from @take_fd into layers, in a confined worker (S53). */
+void abx_runtime_import(struct abx_runtime *rt, enum abx_import_kind kind, int take_fd,
+                        abx_runtime_imported_fn *done, void *arg);
+/** Looks which of the @count layers are there: @missing is how many are not. */
+void abx_runtime_layers_find(struct abx_runtime *rt, const struct abx_digest *layers, size_t count,
+                             abx_runtime_found_fn *done, void *arg);
+/** Removes all layers but @keep and those of living sandboxes, and half-done ones. */
+void abx_runtime_layers_gc(struct abx_runtime *rt, const struct abx_digest *keep, size_t count,
+                           abx_runtime_done_fn *done, void *arg);
+/** Makes a sandbox on the spec's layers whose PID 1 executes one build step: it gets @take_line (a
+ *  stream socket) as descriptor 3. @take_archive >= 0 (COPY): the archive is checked and normalised
+ *  by a confined worker, which writes it to @take_feed (the other end of the line, or -1). */
+void abx_runtime_step(struct abx_runtime *rt, const struct abx_sandbox_spec *spec, int take_line,
+                      int take_archive, int take_feed, abx_runtime_created_fn *done, void *arg);
+/** Ends the step's sandbox and makes what it wrote the layer @digest, by rename; an existing layer
+ *  of that name stays. Nothing else is left of the sandbox, also on failure. */
+void abx_runtime_seal(struct abx_runtime *rt, const char *id, const struct abx_digest *digest,
+                      abx_runtime_done_fn *done, void *arg);
