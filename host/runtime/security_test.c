@@ -145,7 +145,21 @@ static int hide_sys(void)
 {
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -1;
-    return umount2("/sys", MNT_DETACH);
+    ABX_AUTO_FREE char *text = NULL;
+    size_t len;
+    if (abx_fd_read_file(AT_FDCWD, "/proc/self/mountinfo", 1 << 20, &text, &len) < 0)
+        return -1;
+    struct abx_str rest = {text, len}, line, point = {0};
+    while (abx_str_split(&rest, '\n', &line)) { /* any one of them would do for the kernel */
+        char path[256];
+        if (abx_str_find(line, ABX_STR(" - sysfs ")) < 0)
+            continue;
+        for (int field = 0; field < 5; field++)
+            (void)abx_str_split(&line, ' ', &point);
+        if (abx_str_to_c(point, path, sizeof(path)) < 0 || umount2(path, MNT_DETACH) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static int look_without_sysfs(struct kit *k, const char *id)
