@@ -77,10 +77,17 @@ int cli_usage(const struct cli_command *cmd, const char *fmt, ...)
 int cli_fail_base(const struct abx_error *err);
 /** cli->client, opened on first use; starts the local engine when none is named or running. */
 int cli_client(struct cli *cli);
+/** Starts the local engine when it does not run (and --url names no other). */
+int cli_engine_ensure(struct cli *cli);
 
 /* cli/engine.c */
 /** State folder of the local engine; heap. */
 char *cli_state_dir(const struct cli *cli);
+/** cli->client on the engine of the state folder, whatever the environment names: for the commands
+ *  that are about that engine itself. */
+int cli_local_client(struct cli *cli);
+/** Its domain; heap, NULL if unknown. */
+char *cli_local_domain(const struct cli *cli);
 /** pid of the engine that holds the state's lock; 0: none runs. */
 pid_t cli_engine_pid(const char *state);
 /** Starts the engine in the background and waits until it serves. */

@@ -20,7 +20,7 @@ static int run_status(struct cli *cli)
         fputs("     next: abx up --detach\n", stderr);
         return 4;
     }
-    if (cli_client(cli) < 0 ||
+    if (cli_local_client(cli) < 0 ||
         abx_client_request(cli->client, "GET", "/abx/v1/info", NULL, &status, &body, &cli->err) < 0)
         return cli_fail(cli);
     if (!cli->v.json)
@@ -62,7 +62,7 @@ static int run_gc(struct cli *cli)
             puts("collected; living sandboxes were kept");
         return r;
     }
-    if (cli_client(cli) < 0 ||
+    if (cli_local_client(cli) < 0 ||
         abx_client_request(cli->client, "POST", "/abx/v1/gc", "{}", &status, &body, &cli->err) < 0)
         return cli_fail(cli);
     puts(status == 200 && !cli->v.json ? "collected; living sandboxes were kept" : body);

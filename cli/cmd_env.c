@@ -1,6 +1,7 @@
 /* cli/cmd_env.c: abx env: the exports that make the E2B SDKs talk to this engine. */
 #include "cli/cli.h"
 #include "lib/base/assert.h"
+#include "lib/base/fd.h"
 
 #include "lib/base/banned.h"
 
@@ -55,11 +56,14 @@ static int run(struct cli *cli)
         }
     if (!known)
         return cli_usage(&cmd_env, "--format is sh, fish or json, not '%s'", format);
-    if (cli_client(cli) < 0)
+    /* Not what the environment names: these lines are what it gets. */
+    if (cli_engine_ensure(cli) < 0 ||
+        (cli->v.url == NULL ? cli_local_client(cli) : cli_client(cli)) < 0)
         return cli_fail(cli);
+    ABX_AUTO_FREE char *domain = cli->v.url == NULL ? cli_local_domain(cli) : NULL;
     const char *values[] = {[URL] = abx_client_url(cli->client),
                             [KEY] = abx_client_api_key(cli->client),
-                            [DOMAIN] = abx_client_domain(cli->client),
+                            [DOMAIN] = domain ? domain : abx_client_domain(cli->client),
                             [TIMEOUT] = "60"};
     if (line == NULL)
         return print_json(values);

@@ -24,14 +24,10 @@ static const struct cli_option up_options[] = {
 
 static void announce(struct cli *cli, const char *state)
 {
-    struct abx_client_options none = {0};
-    struct abx_client *c;
-    if (abx_client_open(&none, &c, &cli->err) < 0) {
+    if (cli_local_client(cli) < 0)
         cli_fail(cli);
-        return;
-    }
-    printf("abx: engine at %s, state in %s\n", abx_client_url(c), state);
-    abx_client_close(c);
+    else
+        printf("abx: engine at %s, state in %s\n", abx_client_url(cli->client), state);
 }
 
 static int run_up(struct cli *cli)
@@ -68,10 +64,8 @@ static const struct cli_option down_options[] = {
 
 static int kill_all(struct cli *cli)
 {
-    struct abx_client_options none = {0};
     struct abx_sandbox_list l = {0};
-    if (abx_client_open(&none, &cli->client, &cli->err) < 0 ||
-        abx_sandbox_list(cli->client, &l, &cli->err) < 0)
+    if (cli_local_client(cli) < 0 || abx_sandbox_list(cli->client, &l, &cli->err) < 0)
         return cli_fail(cli);
     int result = 0;
     for (size_t i = 0; i < l.count; i++)

@@ -69,6 +69,47 @@ pid_t cli_engine_pid(const char *state)
     return (pid_t)f.pid;
 }
 
+/* A value of the state's client.yaml; heap, NULL if absent. */
+static char *state_value(const char *state, const char *key)
+{
+    char path[PATH_MAX];
+    ABX_AUTO_FREE char *text = NULL;
+    snprintf(path, sizeof(path), "%s/client.yaml", state);
+    if (abx_fd_read_file(AT_FDCWD, path, 65536, &text, NULL) < 0)
+        return NULL;
+    struct abx_str rest = abx_str(text), line;
+    while (abx_str_split(&rest, '\n', &line)) {
+        ptrdiff_t colon = abx_str_chr(line, ':');
+        if (colon > 0 && abx_str_is(abx_str_sub(line, 0, (size_t)colon), key))
+            return abx_str_dup(abx_str_trim(abx_str_sub(line, (size_t)colon + 1, line.len)));
+    }
+    return NULL;
+}
+
+int cli_local_client(struct cli *cli)
+{
+    ABX_AUTO_FREE char *state = cli_state_dir(cli);
+    ABX_AUTO_FREE char *url = state_value(state ? state : "", "url");
+    ABX_AUTO_FREE char *key = state_value(state ? state : "", "api_key");
+    if (url == NULL || key == NULL) {
+        cli->err = (struct abx_client_error){.id = "E8002", .hop = "client"};
+        snprintf(cli->err.message, sizeof(cli->err.message), "%s/client.yaml names no engine",
+                 state ? state : "");
+        snprintf(cli->err.next, sizeof(cli->err.next), "abx up --detach");
+        return -1;
+    }
+    abx_client_close(cli->client);
+    cli->client = NULL;
+    struct abx_client_options o = {.url = url, .api_key = key};
+    return abx_client_open(&o, &cli->client, &cli->err);
+}
+
+char *cli_local_domain(const struct cli *cli)
+{
+    ABX_AUTO_FREE char *state = cli_state_dir(cli);
+    return state_value(state ? state : "", "domain");
+}
+
 /* ---- the guest and the shim: beside this program, or carried in it ---- */
 
 static int unpack(const char *dir, const char *name, struct abx_str data, struct abx_error *err)

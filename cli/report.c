@@ -66,24 +66,28 @@ static bool is_remote(const struct cli *cli)
     return cli->v.url != NULL;
 }
 
+int cli_engine_ensure(struct cli *cli)
+{
+    ABX_AUTO_FREE char *state = cli_state_dir(cli);
+    struct abx_error base;
+    if (cli->v.url != NULL || (state && cli_engine_pid(state) != 0))
+        return 0;
+    if (!cli->v.quiet)
+        fprintf(stderr, "abx: starting the local engine, state in %s\n", state ? state : "");
+    if (cli_engine_start(cli, &base) == 0)
+        return 0;
+    cli->err = (struct abx_client_error){.id = "E5001", .hop = "engine"};
+    snprintf(cli->err.message, sizeof(cli->err.message), "%s", base.msg);
+    snprintf(cli->err.next, sizeof(cli->err.next), "abx engine doctor");
+    return -1;
+}
+
 int cli_client(struct cli *cli)
 {
     if (cli->client != NULL)
         return 0;
-    if (!is_remote(cli)) {
-        ABX_AUTO_FREE char *state = cli_state_dir(cli);
-        struct abx_error base;
-        if (cli_engine_pid(state) == 0) {
-            if (!cli->v.quiet)
-                fprintf(stderr, "abx: starting the local engine, state in %s\n", state);
-            if (cli_engine_start(cli, &base) < 0) {
-                cli->err = (struct abx_client_error){.id = "E5001", .hop = "engine"};
-                snprintf(cli->err.message, sizeof(cli->err.message), "%s", base.msg);
-                snprintf(cli->err.next, sizeof(cli->err.next), "abx engine doctor");
-                return -1;
-            }
-        }
-    }
+    if (!is_remote(cli) && cli_engine_ensure(cli) < 0)
+        return -1;
     struct abx_client_options o = {.url = cli->v.url, .api_key = cli->v.api_key};
     return abx_client_open(&o, &cli->client, &cli->err);
 }

@@ -224,10 +224,11 @@ static int check_user(const struct abx_user *u, struct abx_error *err)
     uid_t self = geteuid();
     if (self == 0 || self == u->uid)
         return 0;
-    return abx_err_set(err, ABX_FAILED_PRECONDITION,
-                       "user '%s' (uid %u) is not available: this sandbox has the one uid %u; "
-                       "give the engine's user a range in /etc/subuid and /etc/subgid",
-                       u->name, u->uid, self);
+    return abx_err_set(
+        err, ABX_FAILED_PRECONDITION,
+        "user '%s' (uid %u) is not available: this sandbox has the one uid %u; "
+        "add the line NAME:100000:65536 of the engine's user to /etc/subuid and to /etc/subgid",
+        u->name, u->uid, self);
 }
 
 /* Whether @why is the exec's failure, not the one of a step before it. */
