@@ -2,9 +2,8 @@
  *
  * Each public call is one transaction that is on the disk when it returns (WAL, synchronous=FULL;
  * security S65). Keys are few, so their hashes are also held in memory. */
-#include "host/store/store.h"
+#include "host/store/store_priv.h"
 
-#include "host/store/db_priv.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
@@ -17,13 +16,7 @@
 
 #include "lib/base/banned.h"
 
-enum { KEYS_MAX = 64, BUSY_MS = 2000 };
-
-struct abx_store {
-    sqlite3 *db;
-    unsigned char keys[KEYS_MAX][crypto_hash_sha256_BYTES];
-    size_t key_count;
-};
+enum { BUSY_MS = 2000 };
 
 /* Row N brings the schema from version N to N + 1; rows are only ever added. */
 static const char *const migrations[] = {
@@ -36,6 +29,27 @@ static const char *const migrations[] = {
     "CREATE TABLE intents(id INTEGER PRIMARY KEY AUTOINCREMENT, sandbox_id TEXT NOT NULL,"
     " op TEXT NOT NULL, at_ms INTEGER NOT NULL) STRICT;"
     "CREATE INDEX intents_sandbox ON intents(sandbox_id);",
+    "CREATE TABLE templates(id TEXT PRIMARY KEY, alias TEXT NOT NULL UNIQUE,"
+    " is_public INTEGER NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " spawned_ms INTEGER NOT NULL, spawn_count INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE builds(id TEXT PRIMARY KEY, template_id TEXT NOT NULL, status TEXT NOT NULL,"
+    " cpu INTEGER NOT NULL, memory_mb INTEGER NOT NULL, tags TEXT NOT NULL, request TEXT NOT NULL,"
+    " steps_done INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,"
+    " reason_step TEXT NOT NULL, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL,"
+    " finished_ms INTEGER NOT NULL) STRICT;"
+    "CREATE INDEX builds_template ON builds(template_id);"
+    "CREATE TABLE build_logs(build_id TEXT NOT NULL, seq INTEGER NOT NULL, at_ms INTEGER NOT NULL,"
+    " level INTEGER NOT NULL, step TEXT NOT NULL, message TEXT NOT NULL,"
+    " PRIMARY KEY(build_id, seq)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE tags(template_id TEXT NOT NULL, tag TEXT NOT NULL, build_id TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL, PRIMARY KEY(template_id, tag)) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE uploads(hash TEXT PRIMARY KEY, bytes INTEGER NOT NULL,"
+    " digest TEXT NOT NULL, used_ms INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE images(name TEXT PRIMARY KEY, recipe TEXT NOT NULL, state TEXT NOT NULL,"
+    " created_ms INTEGER NOT NULL) STRICT;"
+    "ALTER TABLE sandboxes ADD COLUMN build_id TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sandboxes ADD COLUMN alias TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sandboxes ADD COLUMN server_tokens TEXT NOT NULL DEFAULT '';",
 };
 
 bool abx_store_id_is_valid(struct abx_str id)
@@ -108,9 +122,9 @@ static int load_keys(struct abx_store *s, struct abx_error *err)
     abx__stmt_open(&st, s->db, "SELECT hash FROM keys ORDER BY name");
     while ((r = abx__stmt_step(&st, "read keys", err)) > 0) {
         struct abx_str hash = abx__stmt_col(&st, 0);
-        if (hash.len != sizeof(s->keys[0]) || s->key_count == KEYS_MAX) {
+        if (hash.len != sizeof(s->keys[0]) || s->key_count == ABX__KEYS_MAX) {
             r = abx_err_set(err, ABX_DATA_LOSS, "database: keys: a hash of %zu bytes or over %d",
-                            hash.len, KEYS_MAX);
+                            hash.len, ABX__KEYS_MAX);
             break;
         }
         memcpy(s->keys[s->key_count++], hash.ptr, hash.len);
@@ -194,13 +208,7 @@ bool abx_store_key_matches(const struct abx_store *s, struct abx_str key)
     return found != 0;
 }
 
-/* What runs between BEGIN IMMEDIATE and COMMIT. */
-struct change {
-    int (*body)(struct abx_store *s, const void *arg, struct abx_error *err);
-    const void *arg;
-};
-
-static int in_transaction(struct abx_store *s, struct change c, struct abx_error *err)
+int abx__store_change(struct abx_store *s, struct abx__change c, struct abx_error *err)
 {
     if (abx__db_exec(s->db, "BEGIN IMMEDIATE", err) < 0)
         return -1;
@@ -234,8 +242,8 @@ static int create_begin(struct abx_store *s, const void *arg, struct abx_error *
     struct abx__stmt st;
     abx__stmt_open(&st, s->db,
                    "INSERT INTO sandboxes(id, nonce, state, template, token, metadata, envs,"
-                   " started_ns, end_ms, shim_pid, init_pid, shim_start)"
-                   " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)");
+                   " started_ns, end_ms, build_id, alias, shim_pid, init_pid, shim_start)"
+                   " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)");
     abx__stmt_str(&st, abx_str(sb->id));
     abx__stmt_blob(&st, sb->nonce, sizeof(sb->nonce));
     abx__stmt_str(&st, abx_str(sb->state));
@@ -248,6 +256,8 @@ static int create_begin(struct abx_store *s, const void *arg, struct abx_error *
     abx__stmt_str(&st, sb->envs);
     abx__stmt_i64(&st, sb->started_ns);
     abx__stmt_i64(&st, sb->end_ms);
+    abx__stmt_str(&st, abx_str(sb->build_id));
+    abx__stmt_str(&st, abx_str(sb->alias));
     if (abx__stmt_run(&st, "put sandbox", err) < 0)
         return -1;
     return put_intent(s, sb->id, "create", err);
@@ -256,7 +266,7 @@ static int create_begin(struct abx_store *s, const void *arg, struct abx_error *
 int abx_store_create_begin(struct abx_store *s, const struct abx_store_sandbox *sb,
                            struct abx_error *err)
 {
-    return in_transaction(s, (struct change){create_begin, sb}, err);
+    return abx__store_change(s, (struct abx__change){create_begin, sb}, err);
 }
 
 static int create_commit(struct abx_store *s, const void *arg, struct abx_error *err)
@@ -265,13 +275,14 @@ static int create_commit(struct abx_store *s, const void *arg, struct abx_error 
     struct abx__stmt st;
     abx__stmt_open(&st, s->db,
                    "UPDATE sandboxes SET state = ?, started_ns = ?, end_ms = ?, shim_pid = ?,"
-                   " init_pid = ?, shim_start = ? WHERE id = ?");
+                   " init_pid = ?, shim_start = ?, server_tokens = ? WHERE id = ?");
     abx__stmt_str(&st, abx_str(sb->state));
     abx__stmt_i64(&st, sb->started_ns);
     abx__stmt_i64(&st, sb->end_ms);
     abx__stmt_i64(&st, sb->shim_pid);
     abx__stmt_i64(&st, sb->init_pid);
     abx__stmt_i64(&st, (int64_t)sb->shim_start);
+    abx__stmt_str(&st, sb->server_tokens);
     abx__stmt_str(&st, abx_str(sb->id));
     if (abx__stmt_run(&st, "update sandbox", err) < 0)
         return -1;
@@ -283,7 +294,7 @@ static int create_commit(struct abx_store *s, const void *arg, struct abx_error 
 int abx_store_create_commit(struct abx_store *s, const struct abx_store_sandbox *sb,
                             struct abx_error *err)
 {
-    return in_transaction(s, (struct change){create_commit, sb}, err);
+    return abx__store_change(s, (struct abx__change){create_commit, sb}, err);
 }
 
 struct destroy {
@@ -307,7 +318,8 @@ static int destroy_begin(struct abx_store *s, const void *arg, struct abx_error 
 int abx_store_destroy_begin(struct abx_store *s, const char *id, const char *state,
                             struct abx_error *err)
 {
-    return in_transaction(s, (struct change){destroy_begin, &(struct destroy){id, state}}, err);
+    return abx__store_change(s, (struct abx__change){destroy_begin, &(struct destroy){id, state}},
+                             err);
 }
 
 static int destroy_commit(struct abx_store *s, const void *arg, struct abx_error *err)
@@ -322,7 +334,7 @@ static int destroy_commit(struct abx_store *s, const void *arg, struct abx_error
 
 int abx_store_destroy_commit(struct abx_store *s, const char *id, struct abx_error *err)
 {
-    return in_transaction(s, (struct change){destroy_commit, id}, err);
+    return abx__store_change(s, (struct abx__change){destroy_commit, id}, err);
 }
 
 int abx_store_set_end(struct abx_store *s, const char *id, int64_t end_ms, struct abx_error *err)
@@ -339,7 +351,24 @@ int abx_store_set_end(struct abx_store *s, const char *id, int64_t end_ms, struc
 }
 
 /* Columns in the order of the SELECT below. */
-enum { ID, NONCE, STATE, TEMPLATE, TOKEN, METADATA, ENVS, STARTED, END, SHIM, INIT, START, INTENT };
+enum {
+    ID,
+    NONCE,
+    STATE,
+    TEMPLATE,
+    TOKEN,
+    METADATA,
+    ENVS,
+    STARTED,
+    END,
+    SHIM,
+    INIT,
+    START,
+    BUILD,
+    ALIAS,
+    SERVER_TOKENS,
+    INTENT
+};
 
 static int read_row(const struct abx__stmt *st, struct abx_store_sandbox *sb, struct abx_error *err)
 {
@@ -354,11 +383,14 @@ static int read_row(const struct abx__stmt *st, struct abx_store_sandbox *sb, st
     if (abx_str_to_c(id, sb->id, sizeof(sb->id)) < 0 ||
         abx_str_to_c(state, sb->state, sizeof(sb->state)) < 0 ||
         abx_str_to_c(name, sb->template_name, sizeof(sb->template_name)) < 0 ||
-        abx_str_to_c(token, sb->token, sizeof(sb->token)) < 0)
+        abx_str_to_c(token, sb->token, sizeof(sb->token)) < 0 ||
+        abx_str_to_c(abx__stmt_col(st, BUILD), sb->build_id, sizeof(sb->build_id)) < 0 ||
+        abx_str_to_c(abx__stmt_col(st, ALIAS), sb->alias, sizeof(sb->alias)) < 0)
         return abx_err_set(err, ABX_DATA_LOSS, "database: sandbox %.*s: a field is too long",
                            ABX_STR_FMT(id));
     sb->metadata = abx__stmt_col(st, METADATA);
     sb->envs = abx__stmt_col(st, ENVS);
+    sb->server_tokens = abx__stmt_col(st, SERVER_TOKENS);
     sb->started_ns = sqlite3_column_int64(st->stmt, STARTED);
     sb->end_ms = sqlite3_column_int64(st->stmt, END);
     sb->shim_pid = sqlite3_column_int64(st->stmt, SHIM);
@@ -375,7 +407,7 @@ int abx_store_each(struct abx_store *s,
     int r;
     abx__stmt_open(&st, s->db,
                    "SELECT id, nonce, state, template, token, metadata, envs, started_ns, end_ms,"
-                   " shim_pid, init_pid, shim_start,"
+                   " shim_pid, init_pid, shim_start, build_id, alias, server_tokens,"
                    " EXISTS(SELECT 1 FROM intents WHERE sandbox_id = sandboxes.id)"
                    " FROM sandboxes ORDER BY started_ns, id");
     while ((r = abx__stmt_step(&st, "read sandboxes", err)) > 0) {

@@ -24,6 +24,9 @@ struct abx_store_sandbox {
     unsigned char nonce[ABX_STORE_NONCE_LEN];
     char state[16]; /* a name of the engine's state table */
     char template_name[64];
+    char build_id[37];            /* of the template; "" for "host" */
+    char alias[132];              /* what the template was called at that time */
+    struct abx_str server_tokens; /* JSON object: variable to token; "" when there are none */
     char token[ABX_STORE_TOKEN_LEN + 1]; /* envd's access token; "" when not secured */
     struct abx_str metadata, envs;       /* JSON objects */
     int64_t started_ns, end_ms;          /* wall clock */

@@ -202,7 +202,7 @@ TEST(store_ids_from_the_file_are_checked)
     setup();
     abx_store_close(open_store());
     sql("INSERT INTO sandboxes VALUES('../../etc/shadow00000', zeroblob(16), 'running', 'host',"
-        " NULL, '{}', '{}', 1, 1, 1, 1, 1)");
+        " NULL, '{}', '{}', 1, 1, 1, 1, 1, '', '', '')");
     struct abx_store *s = open_store();
     struct abx_error err = {0};
     struct seen seen = {0};
