@@ -12,6 +12,17 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *ptr, size_t size);
 
+/* libuv aborts when its own memory runs out; linked statically its calls would come here as well.
+ */
+int uv_replace_allocator(void *(*m)(size_t), void *(*r)(void *, size_t), void *(*c)(size_t, size_t),
+                         void (*f)(void *)) __attribute__((weak));
+
+__attribute__((constructor)) static void spare_libuv(void)
+{
+    if (uv_replace_allocator != NULL)
+        uv_replace_allocator(__real_malloc, __real_realloc, __real_calloc, free);
+}
+
 static unsigned left; /* until the failure; 0: disarmed */
 static bool failed;
 
