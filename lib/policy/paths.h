@@ -42,6 +42,12 @@ bool abx_policy_path_judge(const struct abx_policy_rule *rule,
                            size_t *ret_root);
 /** Whether a deny pattern of @rule (or /proc, /sys, /dev) hits @path; for entries of listings. */
 bool abx_policy_path_is_denied(const struct abx_policy_rule *rule, struct abx_str path);
+/** The literal folders at the head of an absolute @pattern ("/a/b" of "/a/b/c*") and the rest. A
+ *  caller that resolves the head's links builds abx_policy_path_facts.resolved_deny from it, the
+ *  head escaped by abx_policy_glob_escape(). False: no such head. */
+bool abx_policy_deny_head(struct abx_str pattern, struct abx_str *ret_head,
+                          struct abx_str *ret_tail);
+void abx_policy_glob_escape(struct abx_buf *out, struct abx_str literal);
 /** As above for one pattern. */
 bool abx_policy_deny_matches(struct abx_str pattern, struct abx_str path);
 bool abx_policy_path_is_root(const struct abx_policy_path_facts *facts, struct abx_str resolved);

@@ -1,0 +1,188 @@
+/* lib/policy/identity.c: who calls, and whether they may. Spec: policy.md A7, A8; security.md S15,
+ * S16. */
+#include "lib/base/assert.h"
+#include "lib/policy/policy_priv.h"
+
+#include <sodium.h>
+
+#include "lib/base/banned.h"
+
+enum { CREDENTIALS_MAX = 32 }; /* header values looked at */
+
+static const struct abx_str everything[] = {{"*", 1}};
+
+/* ---- identities ---- */
+
+static struct abx_str_list anonymous_scopes(const struct abx_policy *p)
+{
+    return p->has_anonymous_scopes ? p->anonymous_scopes : (struct abx_str_list){everything, 1};
+}
+
+static bool has_anonymous(const struct abx_policy *p)
+{
+    return p->token_count == 0 || p->allow_anonymous;
+}
+
+static bool is_wide(const struct abx_policy *p, struct abx_str_list scopes)
+{
+    for (size_t i = 0; i < scopes.count; i++)
+        if (abx_str_is(scopes.items[i], "*"))
+            return true;
+    return p->token_count + has_anonymous(p) == 1;
+}
+
+static struct abx_policy_identity make(const struct abx_policy *p, struct abx_str id,
+                                       struct abx_str_list scopes, uint32_t index)
+{
+    return (struct abx_policy_identity){id, scopes, index, is_wide(p, scopes)};
+}
+
+bool abx_policy_identity_at(const struct abx_policy *p, size_t index,
+                            struct abx_policy_identity *ret)
+{
+    if (index < p->token_count) {
+        *ret = make(p, p->tokens[index].id, p->tokens[index].scopes, (uint32_t)index);
+        return true;
+    }
+    if (index > p->token_count || !has_anonymous(p))
+        return false;
+    *ret = make(p, ABX_STR("anonymous"), anonymous_scopes(p), ABX_POLICY_ANONYMOUS);
+    return true;
+}
+
+/* ---- credentials ---- */
+
+struct credentials {
+    struct abx_str tokens[2 * CREDENTIALS_MAX]; /* Bearers, then X-Access-Tokens */
+    size_t count, bearers;
+    bool has_other_scheme;
+};
+
+/* The token behind "Bearer " in any case; false for another scheme or a bare value. */
+static bool bearer(struct abx_str value, struct abx_str *ret)
+{
+    struct abx_str rest = abx_str_trim(value), scheme = rest;
+    ptrdiff_t blank = abx_str_chr(rest, ' ');
+    if (blank < 0)
+        return false;
+    scheme.len = (size_t)blank;
+    *ret = abx_str_trim(abx_str_sub(rest, scheme.len, rest.len));
+    return abx_str_is_nocase(scheme, "Bearer") && ret->len > 0;
+}
+
+static bool collect(const struct abx_policy_credentials *given, struct credentials *c)
+{
+    for (size_t i = 0; i < given->authorization_count && i < CREDENTIALS_MAX; i++)
+        if (bearer(given->authorization[i], &c->tokens[c->count]))
+            c->count++;
+    c->bearers = c->count;
+    for (size_t i = 0; i < given->access_token_count && i < CREDENTIALS_MAX; i++) {
+        if (!abx_str_eq(given->access_token[i], given->access_token[0]))
+            return false;
+        if (given->access_token[i].len > 0)
+            c->tokens[c->count++] = given->access_token[i];
+    }
+    return given->authorization_count <= CREDENTIALS_MAX &&
+           given->access_token_count <= CREDENTIALS_MAX;
+}
+
+/* The first token of the document that @value is, or token_count. No early exit. */
+static size_t match(const struct abx_policy *p, struct abx_str value)
+{
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    size_t found = p->token_count;
+    crypto_hash_sha256(hash, (const unsigned char *)value.ptr, value.len);
+    for (size_t i = p->token_count; i-- > 0;) {
+        bool equal = sodium_memcmp(hash, p->tokens[i].hash, sizeof(hash)) == 0;
+        found = equal && p->tokens[i].has_hash ? i : found;
+    }
+    return found;
+}
+
+bool abx_policy_identify(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                         const struct abx_policy_credentials *given,
+                         struct abx_policy_identity *ret, struct abx_policy_verdict *v)
+{
+    struct credentials c = {0};
+    if (rule->is_open) {
+        *ret = make(p, ABX_STR("anonymous"), (struct abx_str_list){0}, ABX_POLICY_ANONYMOUS);
+        return true;
+    }
+    if (p->token_count == 0) /* P24: nothing is looked at */
+        return abx_policy_identity_at(p, 0, ret);
+    if (!collect(given, &c))
+        return abx_policy_deny(v, ABX_POLICY_AMBIGUOUS_CREDENTIALS,
+                               "X-Access-Token was sent more than once, with different values");
+    size_t found = p->token_count;
+    for (size_t i = 0; i < c.count; i++) {
+        size_t one = match(p, c.tokens[i]);
+        found = found < p->token_count ? found : one;
+    }
+    if (found < p->token_count)
+        return abx_policy_identity_at(p, found, ret);
+    if (c.bearers == 0 && has_anonymous(p))
+        return abx_policy_identity_at(p, p->token_count, ret);
+    return abx_policy_deny(v, ABX_POLICY_UNAUTHORIZED,
+                           c.count == 0 ? "This server wants a token: send Authorization: Bearer"
+                                        : "The token is not one of this server's");
+}
+
+bool abx_policy_is_secret_env(const struct abx_policy *p, struct abx_str name)
+{
+    static const char *const names[] = {"ABX_SERVER_TOKEN", "ABX_SERVER_POLICY",
+                                        "ABX_SERVER_POLICY_FILE"};
+    if (p->token_count == 0)
+        return false;
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++)
+        if (abx_str_is(name, names[i]))
+            return true;
+    for (size_t i = 0; i < p->token_count; i++)
+        if (p->tokens[i].env.ptr != NULL && abx_str_eq(p->tokens[i].env, name))
+            return true;
+    return false;
+}
+
+/* ---- the decision ---- */
+
+/* With `confine: auto` and no confinement built, what runs programs for a narrowed view is closed
+ * (S10); the only identity with no narrowing needs no layer. */
+static bool needs_confinement(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                              const struct abx_policy_identity *who)
+{
+    bool runs = rule->endpoint != NULL &&
+                ((rule->endpoint->flags & ABX_EP_EXEC) || rule->group == ABX_GROUP_TERMINAL ||
+                 rule->group == ABX_GROUP_COMMANDS || rule->group == ABX_GROUP_DEV_TOOLS ||
+                 rule->group == ABX_GROUP_PROCESS || rule->group == ABX_GROUP_BROWSER ||
+                 abx_str_is(rule->id, "packages"));
+    if (p->confine != ABX_CONFINE_AUTO || !runs)
+        return false;
+    return p->token_count + has_anonymous(p) > 1 || !who->is_wide || abx__narrows_files(p);
+}
+
+bool abx_policy_judge(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                      const struct abx_policy_identity *who, struct abx_policy_verdict *v)
+{
+    *v = (struct abx_policy_verdict){.endpoint = rule->id};
+    if (!rule->enabled) {
+        v->rule = rule->disabled_by;
+        return abx_policy_deny(v, ABX_POLICY_ENDPOINT_DISABLED, "%.*s is switched off by %.*s",
+                               ABX_STR_FMT(rule->id), ABX_STR_FMT(rule->disabled_by));
+    }
+    bool is_health = rule->endpoint != NULL && rule->is_open; /* P14: asks for nothing */
+    struct abx_str missing =
+        is_health ? (struct abx_str){0} : abx_scope_missing(who->scopes, rule->scopes);
+    if (missing.ptr != NULL) {
+        v->scope = missing;
+        v->identity = who->id;
+        return abx_policy_deny(v, ABX_POLICY_MISSING_SCOPE, "%.*s needs the scope %.*s",
+                               ABX_STR_FMT(rule->id), ABX_STR_FMT(missing));
+    }
+    if (needs_confinement(p, rule, who)) {
+        v->rule = ABX_STR("/confine");
+        return abx_policy_deny(v, ABX_POLICY_CONFINEMENT_UNAVAILABLE,
+                               "confine is \"auto\" and this server does not confine processes "
+                               "yet; \"advisory\" serves without");
+    }
+    v->endpoint = (struct abx_str){0};
+    return true;
+}
