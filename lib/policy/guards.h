@@ -1,43 +1,61 @@
-/* lib/policy/guards.h: what handlers ask before they act: commands, variables, names. Pure.
- * Every function: true = allowed; false = denied, with the answer in @v. Spec: policy.md A9, A12.
- */
+/* lib/policy/guards.h: what handlers ask before they act: programs, commands, variables, names.
+ *
+ * Pure. Every *_check: true = allowed; false = denied, with the answer in @v. Order for a process
+ * (server-api.md 4.5): program, each env variable, command, cwd by paths.h, secret names.
+ * Spec: policy.md A9, A12. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/policy/policy.h"
 
-enum { ABX_ARGV_MAX = 256, ABX_ARGV_WORD_MAX = 4096 };
+enum { ABX_ARGV_MAX = 256, ABX_ARGV_WORD_MAX = 4096 /* characters */ };
 
-/** Splits a command line as a POSIX shell does, without expansion. Words are copied to @a. 0; -1
- *  for an open quote or a trailing backslash. */
+/** Splits a command line as a POSIX shell does, nothing is expanded. Words live in @a. 0; -1 for an
+ *  open quote, a backslash at the end, or no memory. */
 int abx_policy_words_split(struct abx_str line, struct abx_arena *a, struct abx_str_list *ret);
 
-/** Asks whether a word that stands for {path} may be used; fills @ret_path (in @a) with its
- * canonical form, which replaces the word (P3). False with the verdict set. */
+/** @argv0 as given; @program: the file that it is, links followed (ptr NULL: not found). */
+bool abx_policy_program_check(const struct abx_policy_rule *rule, struct abx_str argv0,
+                              struct abx_str program, struct abx_policy_verdict *v);
+
+/** Whether a word that stands for {path} may be used, judged as path with ABX_OP_EXEC; *ret_path
+ * (in
+ *  @a) is its canonical form, which is run in the word's place (P3). False with the verdict set. */
 typedef bool (*abx_policy_path_fn)(void *ctx, struct abx_str word, struct abx_arena *a,
                                    struct abx_str *ret_path, struct abx_policy_verdict *v);
 struct abx_policy_command {
     struct abx_str_list argv;
-    struct abx_str program; /* what argv[0] is: the file found by the server's PATH, real path */
-    struct abx_str path_program; /* what the server's PATH gives for argv[0]'s base name (P4) */
+    /* Only when argv[0] holds a slash: the file it is, and the file that the server's own PATH
+     * gives for its base name, links followed in both; ptr NULL: none (P4). */
+    struct abx_str program, path_program;
     abx_policy_path_fn path;
     void *path_ctx;
 };
-/** Word counts, /proc-like programs, deny_commands, allow_commands. *ret_argv (in @a) is the argv
- * to run: canonical paths in place of {path} words. */
+/** How many words, how long; then deny_commands, then allow_commands. *ret_argv (in @a) is what to
+ *  run. */
 bool abx_policy_command_check(const struct abx_policy_rule *rule,
                               const struct abx_policy_command *command, struct abx_arena *a,
                               struct abx_str_list *ret_argv, struct abx_policy_verdict *v);
+/** A command list is in force: then programs are looked up by the server's PATH only (P4). */
+bool abx_policy_has_command_rule(const struct abx_policy_rule *rule);
 
-/** One variable of a request's `env` for a process. @narrowed: allow_commands is in force. */
+/** A variable of a request's `env`, or of POST /env: its name, its value, ABX_*. */
+bool abx_policy_env_check(const struct abx_policy_rule *rule, struct abx_str name,
+                          struct abx_str value, struct abx_policy_verdict *v);
+/** Names that no process may be given: secrets, and where a command list is in force those that
+ *  choose what is run (security.md S13). */
 bool abx_policy_exec_env_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
-                               struct abx_str name, struct abx_str value,
-                               struct abx_policy_verdict *v);
-/** GET /env shows @name, POST /env may set it. */
+                               struct abx_str name, struct abx_policy_verdict *v);
+/** Whether GET /env shows @name. */
 bool abx_policy_env_visible(const struct abx_policy *p, const struct abx_policy_rule *rule,
                             struct abx_str name);
+/** POST /env, after abx_policy_env_check(). */
 bool abx_policy_env_set_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
                               struct abx_str name, struct abx_policy_verdict *v);
-/** allow_extensions and deny_extensions on the last suffix of @path. */
+/** The env names of a new terminal: env_deny, exact or glob (P26). */
+bool abx_policy_pty_env_check(const struct abx_policy_rule *rule, struct abx_str name,
+                              struct abx_policy_verdict *v);
+
+/** allow_extensions, deny_extensions: the last suffix of @path's name. */
 bool abx_policy_extension_check(const struct abx_policy_rule *rule, struct abx_str path,
                                 struct abx_policy_verdict *v);
 bool abx_policy_signal_check(const struct abx_policy_rule *rule, int64_t signal,
@@ -46,6 +64,3 @@ bool abx_policy_shell_check(const struct abx_policy_rule *rule, struct abx_str s
                             struct abx_policy_verdict *v);
 bool abx_policy_language_check(const struct abx_policy_rule *rule, struct abx_str language,
                                struct abx_policy_verdict *v);
-/** The env names of a new terminal: env_deny, exact or glob (P26). */
-bool abx_policy_pty_env_check(const struct abx_policy_rule *rule, struct abx_str name,
-                              struct abx_policy_verdict *v);
