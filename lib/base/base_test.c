@@ -4,6 +4,7 @@
 #include "lib/base/err.h"
 #include "lib/base/fd.h"
 #include "lib/base/map.h"
+#include "lib/base/near.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
 #include "tests/unit/test.h"
@@ -266,4 +267,22 @@ TEST(descriptors_travel_over_a_unix_socket_deep_in_a_tree)
     assert_int_equal(fcntl(fds[0], F_GETFD), FD_CLOEXEC);
     close(fds[0]);
     abx_fd_remove_tree(AT_FDCWD, root);
+}
+
+TEST(near_words_are_one_slip_away)
+{
+    static const struct {
+        const char *word, *name;
+        bool near;
+    } rows[] = {
+        {"RNU", "RUN", true},      {"capabilites", "capabilities", true},
+        {"run", "RUN", false},     {"ru", "run", true},
+        {"xyz", "run", false},     {"enpdoints", "endpoints", true},
+        {"grops", "groups", true}, {"gr", "groups", false},
+        {"", "x", true},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (abx_str_is_near(abx_str(rows[i].word), rows[i].name) != rows[i].near)
+            fail_msg("%s, %s", rows[i].word, rows[i].name);
+    assert_int_equal(abx_str_distance(ABX_STR("kitten"), ABX_STR("sitting")), 3);
 }
