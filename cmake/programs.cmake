@@ -38,6 +38,10 @@ add_custom_command(OUTPUT ${abx_seccomp_h}
   COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen/host/runtime/shim
   COMMAND abx-gen-seccomp > ${abx_seccomp_h} DEPENDS abx-gen-seccomp VERBATIM)
 
+# The runtime side confines its workers by the same filter.
+add_custom_target(abx-seccomp DEPENDS ${abx_seccomp_h})
+add_dependencies(abx_host_runtime abx-seccomp)
+
 # abx-shim: musl, static, no sanitizers in any preset: it must stay a few pages small.
 file(GLOB abx_shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.c)
 file(GLOB abx_shim_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.h

@@ -59,8 +59,10 @@ struct abx__box {
     struct abx_sandbox_info info, known;
     uint64_t make_tag;             /* of create or adopt; 0: none */
     uint64_t waiters[WAITERS_MAX]; /* tags of destroys */
-    int waiter_count, tries, removed, handles;
-    bool is_asked;            /* KILLING by TERM first */
+    int waiter_count, tries, removed, sealed, handles;
+    bool is_asked;          /* KILLING by TERM first */
+    bool is_step, has_seal; /* has_seal: its upper becomes the layer `seal` */
+    struct abx_digest seal;
     struct abx_error failure; /* why a create failed */
 };
 
@@ -169,6 +171,7 @@ static void remove_run(struct abx_work *work)
         if (b->removed == -EBUSY && b->tries < CGROUP_RETRIES)
             return;
     }
+    b->sealed = b->has_seal ? abx__store_seal(b->w, b->id, &b->seal) : 0;
     char reports[64];
     snprintf(reports, sizeof(reports), "%s/asan", b->id);
     /* Sanitizer reports outlive the sandbox; an empty folder goes with it. */
@@ -191,8 +194,10 @@ static void remove_done(struct abx_work *work)
     }
     if (b->removed < 0)
         abx_err_sys(&err, b->removed, "remove the folder of sandbox %s", b->id);
+    else if (b->sealed < 0)
+        abx_err_sys(&err, b->sealed, "seal the layer of step %s", b->id);
     answer_make(b, &b->failure);
-    answer_waiters(b, b->removed < 0 ? &err : NULL);
+    answer_waiters(b, err.code != ABX_OK ? &err : NULL);
     set_state(b, GONE);
     drop(b);
 }
@@ -230,7 +235,7 @@ static void step_leave(struct abx__box *b)
 static void step_kill(struct abx__box *b)
 {
     /* A sanitized guest reports its leaks when its daemons end by themselves. */
-    b->is_asked = b->w->options.guest_libs != NULL;
+    b->is_asked = b->w->options.guest_libs != NULL && !b->is_step;
     set_state(b, KILLING);
     if (command(b, b->is_asked ? ABX_SHIM_TERM : ABX_SHIM_KILL) < 0)
         step_remove(b);
@@ -308,6 +313,10 @@ void abx__box_let_go(struct abx__box *b)
     case ADOPTING:
     case RUNNING:
     case ENDED:
+        if (b->is_step && b->waiter_count == 0) { /* nobody will ever want it */
+            b->waiters[b->waiter_count++] = UINT64_MAX;
+            pursue_destroy(b);
+        }
         if (b->waiter_count == 0)
             drop(b);
         return;
@@ -486,8 +495,9 @@ static int watch_control(struct abx__box *b, int take_fd, uint64_t limit_ms, str
     return 0;
 }
 
-void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
+void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req, int take_line_fd)
 {
+    ABX_AUTO_FD line = take_line_fd;
     struct abx_error err = {0};
     const char *id = req->spec.id;
     if (abx_map_get(&w->boxes, abx_str(id)) != NULL) {
@@ -501,6 +511,7 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
         return;
     }
     b->make_tag = req->tag;
+    b->is_step = req->spec.is_step;
     memcpy(b->nonce, req->spec.nonce, sizeof(b->nonce));
     struct abx__started shim;
     if (faccessat(w->sandboxes_fd, id, F_OK, AT_SYMLINK_NOFOLLOW) == 0) { /* not ours to remove */
@@ -516,7 +527,7 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req)
     }
     b->slot = (int32_t)shim.slot;
     b->making_pid = shim.shim_pid;
-    if (abx__box_start(w, &req->spec, &shim, &b->failure) < 0) {
+    if (abx__box_start(w, &req->spec, &shim, line, &b->failure) < 0) {
         abx_err_wrap(&b->failure, "sandbox %s", id);
         abx_fd_close(&shim.control_fd);
         abx__child_kill(shim.shim_pid);
@@ -570,6 +581,21 @@ void abx__box_adopt(struct abx__worker *w, const struct abx__rt_request *req)
     b->known = req->known;
     if (reach(b, req->spec.nonce, &err) < 0)
         fail_adopt(b, err.msg);
+}
+
+void abx__box_seal(struct abx__worker *w, const struct abx__rt_request *req)
+{
+    struct abx_error err;
+    struct abx__box *b = abx_map_get(&w->boxes, abx_str(req->spec.id));
+    if (b == NULL || !b->is_step || b->has_seal || b->waiter_count > 0 ||
+        (b->state != RUNNING && b->state != ENDED)) {
+        abx_err_set(&err, ABX_NOT_FOUND, "%s is no build step that can be sealed", req->spec.id);
+        abx__worker_reply(w, req->tag, NULL, &err);
+        return;
+    }
+    b->has_seal = true;
+    b->seal = req->digest;
+    abx__box_destroy(w, req->spec.id, req->tag);
 }
 
 void abx__box_destroy(struct abx__worker *w, const char *id, uint64_t tag)

@@ -65,21 +65,39 @@ static bool is_layer_name(const char *name)
     return name[0] == 'r' && strlen(name) == 17 && strspn(name + 1, "0123456789abcdef") == 16;
 }
 
-static bool is_layer_used(const struct abx__worker *w, const char *name)
+void abx__records_each(const struct abx__worker *w,
+                       void (*fn)(void *arg, const struct abx__box_record *r), void *arg)
 {
-    bool used = strcmp(name, w->layers.name) == 0;
     DIR *dir = open_list(w->sandboxes_fd);
     const struct dirent *e;
-    while (!used && dir != NULL && (e = readdir(dir)) != NULL) {
+    while (dir != NULL && (e = readdir(dir)) != NULL) {
         ABX_AUTO_FD folder =
             openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         struct abx__box_record record;
-        used = folder >= 0 && e->d_name[0] == 'i' && abx__record_read(folder, &record) == 0 &&
-               strcmp(record.layers, name) == 0;
+        if (folder >= 0 && e->d_name[0] == 'i' && abx__record_read(folder, &record) == 0)
+            fn(arg, &record);
     }
     if (dir != NULL)
         closedir(dir);
-    return used;
+}
+
+struct user_of {
+    const char *name;
+    bool found;
+};
+
+static void compare_name(void *arg, const struct abx__box_record *r)
+{
+    struct user_of *u = arg;
+    u->found = u->found || strcmp(r->layers, u->name) == 0;
+}
+
+static bool is_layer_used(const struct abx__worker *w, const char *name)
+{
+    struct user_of u = {name, strcmp(name, w->layers.name) == 0};
+    if (!u.found)
+        abx__records_each(w, compare_name, &u);
+    return u.found;
 }
 
 void abx__gc_layers(const struct abx__worker *w)
@@ -97,20 +115,15 @@ void abx__gc_layers(const struct abx__worker *w)
         (void)abx_fd_remove_tree(w->runtime_fd, names[i]);
 }
 
+static void mark_slot(void *arg, const struct abx__box_record *r)
+{
+    if (r->slot < ABX__IDS_SLOTS)
+        abx__slot_mark(arg, r->slot, true);
+}
+
 void abx__slots_scan(struct abx__worker *w)
 {
-    DIR *dir = open_list(w->sandboxes_fd);
-    const struct dirent *e;
-    while (dir != NULL && (e = readdir(dir)) != NULL) {
-        ABX_AUTO_FD folder =
-            openat(dirfd(dir), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        struct abx__box_record record;
-        if (folder >= 0 && e->d_name[0] == 'i' && abx__record_read(folder, &record) == 0 &&
-            record.slot < ABX__IDS_SLOTS)
-            abx__slot_mark(w, record.slot, true);
-    }
-    if (dir != NULL)
-        closedir(dir);
+    abx__records_each(w, mark_slot, w);
     /* Engines start anywhere: two of one machine rarely meet in one range. */
     for (const char *p = w->options.state_dir; *p != 0; p++)
         w->next_slot = w->next_slot * 31 + (unsigned char)*p;

@@ -22,7 +22,23 @@ enum { LIBS_MAX = 64, COPY_MAX = 256 * 1024 * 1024 };
 
 static const char guest_dir[] = ".fce2b";
 static const char guest_file[] = ".fce2b/abx-guest";
-static const char *const guest_names[] = {".fce2b/entrypoint", ".fce2b/gateway", ".fce2b/envd"};
+static const char *const guest_names[] = {".fce2b/entrypoint", ".fce2b/gateway", ".fce2b/envd",
+                                          ".fce2b/step", ".fce2b/agent-sandbox-server"};
+/* Mount points and folders that an image need not have; what it has in them stays visible. */
+static const struct {
+    const char *name;
+    mode_t mode;
+} top_dirs[] = {{"proc", 0555}, {"sys", 0555},       {"dev", 0755},          {"tmp", 01777},
+                {"usr", 0755},  {"usr/local", 0755}, {"usr/local/bin", 0755}};
+static const char server_link[] = "usr/local/bin/agent-sandbox-server";
+/* What a build step sees of /etc, below what it writes. */
+static const struct {
+    const char *name, *text;
+} step_files[] = {
+    {"etc/hostname", "build\n"},
+    {"etc/hosts", "127.0.0.1 localhost build\n::1 localhost ip6-localhost ip6-loopback\n"},
+    {"etc/resolv.conf", "# network: loopback only\n"},
+};
 static const char profile[] = "# The sandbox's own programs come first.\n"
                               "PATH=\"" ABX_SANDBOX_PATH "\"\n"
                               "[ -d \"$HOME/.local/bin\" ] && PATH=\"$HOME/.local/bin:$PATH\"\n"
@@ -84,21 +100,41 @@ static int copy_libs(const struct abx__layer_spec *s, int dir_fd, struct abx_err
     return r < 0 ? abx_err_sys(err, r, "copy guest libraries") : 0;
 }
 
+static int write_text(const struct abx__ids *ids, int dir_fd, const char *name, const char *text)
+{
+    ABX_AUTO_FD fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    int r = abx_fd_write_all(fd, text, strlen(text));
+    if (r >= 0)
+        r = fchmod(fd, 0644) < 0 ? -errno : 0;
+    return r < 0 ? r : abx__ids_chown(ids, dir_fd, name, 0, 0);
+}
+
 static int write_profile(const struct abx__ids *ids, int dir_fd)
 {
     int r = make_dir(ids, dir_fd, "etc", 0755);
     if (r == 0)
         r = make_dir(ids, dir_fd, "etc/profile.d", 0755);
-    if (r < 0)
-        return r;
-    static const char name[] = "etc/profile.d/fce2b.sh";
-    ABX_AUTO_FD fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    r = abx_fd_write_all(fd, profile, sizeof(profile) - 1);
-    if (r >= 0)
-        r = fchmod(fd, 0644) < 0 ? -errno : 0;
-    return r < 0 ? r : abx__ids_chown(ids, dir_fd, name, 0, 0);
+    return r < 0 ? r : write_text(ids, dir_fd, "etc/profile.d/fce2b.sh", profile);
+}
+
+static int make_step(const struct abx__ids *ids, int dir_fd)
+{
+    int r = make_dir(ids, dir_fd, "etc", 0755);
+    for (size_t i = 0; r == 0 && i < ABX_COUNTOF(step_files); i++)
+        r = write_text(ids, dir_fd, step_files[i].name, step_files[i].text);
+    return r;
+}
+
+static int make_top_dirs(const struct abx__ids *ids, int dir_fd)
+{
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < ABX_COUNTOF(top_dirs); i++)
+        r = make_dir(ids, dir_fd, top_dirs[i].name, top_dirs[i].mode);
+    if (r == 0 && symlinkat("/.fce2b/agent-sandbox-server", dir_fd, server_link) < 0)
+        r = -errno;
+    return r < 0 ? r : abx__ids_chown(ids, dir_fd, server_link, 0, 0);
 }
 
 static int make_top(const struct abx__layer_spec *s, int dir_fd, struct abx_error *err)
@@ -115,6 +151,9 @@ static int make_top(const struct abx__layer_spec *s, int dir_fd, struct abx_erro
             return abx_err_sys(err, -errno, "link %s", guest_names[i]);
     if (s->guest_libs != NULL && copy_libs(s, dir_fd, err) < 0)
         return -1;
+    r = make_top_dirs(s->ids, dir_fd);
+    if (r < 0)
+        return abx_err_sys(err, r, "folders of the runtime layer");
     r = write_profile(s->ids, dir_fd);
     return r < 0 ? abx_err_sys(err, r, "write %s", ABX_GUEST_PROFILE) : 0;
 }
@@ -132,7 +171,7 @@ int abx__layers_make(const struct abx__layer_spec *spec, struct abx__layers *ret
                      struct abx_error *err)
 {
     unsigned char random[8];
-    *ret = (struct abx__layers){.top_fd = -1, .host_fd = -1};
+    *ret = (struct abx__layers){.top_fd = -1, .host_fd = -1, .step_fd = -1};
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
         return abx_err_sys(err, -EIO, "getrandom");
     ret->name[0] = 'r';
@@ -144,6 +183,10 @@ int abx__layers_make(const struct abx__layer_spec *spec, struct abx__layers *ret
     int r = folder < 0 ? -errno : open_layer(spec, folder, "top", &ret->top_fd);
     if (r == 0)
         r = open_layer(spec, folder, "host", &ret->host_fd);
+    if (r == 0)
+        r = open_layer(spec, folder, "step", &ret->step_fd);
+    if (r == 0)
+        r = make_step(spec->ids, ret->step_fd);
     if (r < 0)
         return abx_err_sys(err, r, "make the runtime layer");
     if (make_top(spec, ret->top_fd, err) < 0)
@@ -155,4 +198,5 @@ void abx__layers_done(struct abx__layers *l)
 {
     abx_fd_close(&l->top_fd);
     abx_fd_close(&l->host_fd);
+    abx_fd_close(&l->step_fd);
 }

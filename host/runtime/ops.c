@@ -1,4 +1,5 @@
-/* host/runtime/ops.c: the records that make a sandbox of the template `host` (security S50, S54).
+/* host/runtime/ops.c: the records that make a sandbox, of the template `host` or of an image's
+ * layers, or of a build step (security S50, S54).
  * One table per stage; the shim executes them in this order. */
 #include "host/runtime/runtime_priv.h"
 
@@ -26,8 +27,6 @@ struct row {
 static const struct row before[] = {
     {ABX_SHIM_ROOT, 0, 0, NULL,
      "redirect_dir=nofollow,metacopy=off,index=off,xino=off,userxattr,volatile"},
-    {ABX_SHIM_BIND, SYSTEM, 0, "/usr", "/usr"},
-    {ABX_SHIM_PROC, 0, 0, "/proc", NULL},
 };
 static const struct row after[] = {
     {ABX_SHIM_SYSFS, 0, 0, "/sys", NULL},
@@ -86,11 +85,17 @@ static const struct row after[] = {
     {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/tracing", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/security", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/sys/devices/virtual/powercap", NULL},
+    {ABX_SHIM_ENV, 0, 0, "PATH=" ABX_SANDBOX_PATH, NULL},
+    {ABX_SHIM_ENV, 0, 0, "LANG=C.UTF-8", NULL},
+};
+static const struct row sandbox_args[] = {
     {ABX_SHIM_ARG, 0, 0, ABX_GUEST_ENTRYPOINT, NULL},
     {ABX_SHIM_ARG, 0, 0, "--engine-fd=3", NULL},
     {ABX_SHIM_ARG, 0, 0, "--locked", NULL},
-    {ABX_SHIM_ENV, 0, 0, "PATH=" ABX_SANDBOX_PATH, NULL},
-    {ABX_SHIM_ENV, 0, 0, "LANG=C.UTF-8", NULL},
+};
+static const struct row step_args[] = {
+    {ABX_SHIM_ARG, 0, 0, ABX_GUEST_STEP, NULL},
+    {ABX_SHIM_ARG, 0, 0, "--line-fd=3", NULL},
 };
 /* A sanitized guest writes its reports into a folder that the host sees. */
 static const struct row sanitized[] = {
@@ -161,6 +166,7 @@ static void put_limits(const struct abx__ops_spec *o, struct abx_buf *out)
 
 static void put_host_dirs(const struct abx__ops_spec *o, struct abx_buf *out)
 {
+    put(out, (struct row){ABX_SHIM_BIND, SYSTEM, 0, "/usr", "/usr"});
     for (size_t i = 0; abx__host_dirs[i] != NULL; i++) {
         char path[32];
         if (!o->w->layers.exists[i] || o->w->layers.is_link[i])
@@ -172,14 +178,17 @@ static void put_host_dirs(const struct abx__ops_spec *o, struct abx_buf *out)
         put(out, (struct row){ABX_SHIM_BIND, SYSTEM | OPT, 0, "/opt", "/opt"});
 }
 
-void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out)
+void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out)
 {
+    bool is_host = o->spec->layer_count == 0 && !o->spec->is_step;
     bool single = o->w->ids.level == ABX__IDS_SHARED;
     char env[64];
     put_limits(o, out);
-    put(out, (struct row){ABX_SHIM_HOSTNAME, .a = o->spec->id});
+    put(out, (struct row){ABX_SHIM_HOSTNAME, .a = o->spec->is_step ? "build" : o->spec->id});
     put_rows(out, before, ABX_COUNTOF(before));
-    put_host_dirs(o, out);
+    if (is_host)
+        put_host_dirs(o, out);
+    put(out, (struct row){ABX_SHIM_PROC, .a = "/proc"});
     char gids[16];
     snprintf(gids, sizeof(gids), "%d %d", single ? ABX_USER_ID : 0, single ? ABX_USER_ID : 65535);
     put(out, (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ping_group_range", gids});
@@ -192,7 +201,11 @@ void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out)
     put(out, (struct row){ABX_SHIM_DEVPTS, 0, 0, "/dev/pts",
                           single ? "newinstance,ptmxmode=0666,mode=0600"
                                  : "newinstance,ptmxmode=0666,mode=0620,gid=5"});
-    snprintf(env, sizeof(env), "HOSTNAME=%s", o->spec->id);
+    if (o->spec->is_step)
+        put_rows(out, step_args, ABX_COUNTOF(step_args));
+    else
+        put_rows(out, sandbox_args, ABX_COUNTOF(sandbox_args));
+    snprintf(env, sizeof(env), "HOSTNAME=%s", o->spec->is_step ? "build" : o->spec->id);
     put(out, (struct row){ABX_SHIM_ENV, .a = env});
     put(out, (struct row){ABX_SHIM_ENV, .a = single ? "HOME=" ABX_USER_HOME : "HOME=/root"});
     if (o->w->options.guest_libs != NULL)

@@ -15,14 +15,27 @@
 
 enum { START_LIMIT_S = 60 };
 
+struct answer { /* one of the functions */
+    abx_runtime_created_fn *created;
+    abx_runtime_done_fn *done;
+    abx_runtime_imported_fn *imported;
+    abx_runtime_found_fn *found;
+    void *arg;
+};
+/* A reply with what follows it; zeroed for a request that failed here. */
+union message {
+    struct abx__rt_reply head;
+    char bytes[ABX__RT_REPLY_MAX];
+};
+
 struct pending {
     struct abx_list node;
     uint64_t tag;
-    void *message; /* until it is sent */
+    void *message; /* until it is sent, as are the descriptors */
     size_t len;
-    abx_runtime_created_fn *created; /* one of the two */
-    abx_runtime_done_fn *done;
-    void *arg;
+    int fds[ABX__RT_FDS_MAX];
+    size_t fd_count;
+    struct answer answer;
     struct abx_error err; /* of a request that never left */
 };
 
@@ -98,15 +111,51 @@ int abx_runtime_start(const struct abx_runtime_options *o, struct abx_isolation 
 }
 
 /* ---- requests ---- */
-static void finish(struct abx_runtime *rt, struct pending *p, const struct abx_sandbox_info *info,
+/* The runtime side is trusted, but for the length of what it says. */
+static void give_import(const struct answer *a, const union message *m, size_t len)
+{
+    size_t layers = m->head.count * sizeof(struct abx_layer_info);
+    struct abx_import_result r = {.layer_count = m->head.count};
+    struct abx_error err;
+    if (m->head.count > ABX_LAYERS_MAX || m->head.config_bytes > ABX_IMPORT_CONFIG_MAX ||
+        len != sizeof(m->head) + layers + m->head.config_bytes) {
+        abx_err_set(&err, ABX_INTERNAL, "the runtime side's answer is malformed");
+        a->imported(a->arg, NULL, &err);
+        return;
+    }
+    memcpy(r.layers, m->bytes + sizeof(m->head), layers);
+    r.config = abx_str_n(m->bytes + sizeof(m->head) + layers, m->head.config_bytes);
+    a->imported(a->arg, &r, NULL);
+}
+
+static void give(const struct answer *a, const union message *m, size_t len,
+                 const struct abx_error *err)
+{
+    if (a->created != NULL)
+        a->created(a->arg, err ? NULL : &m->head.info, err);
+    else if (a->done != NULL)
+        a->done(a->arg, err);
+    else if (a->found != NULL)
+        a->found(a->arg, err ? 0 : m->head.count, err);
+    else if (a->imported != NULL && err != NULL)
+        a->imported(a->arg, NULL, err);
+    else if (a->imported != NULL)
+        give_import(a, m, len);
+}
+
+static void drop_fds(int *fds, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        abx_fd_close(&fds[i]);
+}
+
+static void finish(struct abx_runtime *rt, struct pending *p, const union message *m, size_t len,
                    const struct abx_error *err)
 {
     abx_list_remove(&p->node);
     rt->count--;
-    if (p->created != NULL)
-        p->created(p->arg, err ? NULL : info, err);
-    else if (p->done != NULL)
-        p->done(p->arg, err);
+    drop_fds(p->fds, p->fd_count);
+    give(&p->answer, m, len, err);
     free(p->message);
     free(p);
 }
@@ -119,7 +168,7 @@ static void finish_all(struct abx_runtime *rt, struct abx_list *list, enum abx_c
         if (p->err.code == ABX_OK)
             abx_err_set(&p->err, code, "%s", text);
         struct abx_error err = p->err;
-        finish(rt, p, NULL, &err);
+        finish(rt, p, NULL, 0, &err);
     }
 }
 
@@ -133,9 +182,11 @@ static void flush(struct abx_runtime *rt)
 {
     struct pending *p;
     while ((p = abx_list_first(&rt->unsent, struct pending, node)) != NULL) {
-        ssize_t n = abx_fd_send(rt->sock, p->message, p->len, NULL, 0);
+        ssize_t n = abx_fd_send(rt->sock, p->message, p->len, p->fds, p->fd_count);
         if (n == -EAGAIN)
             break;
+        drop_fds(p->fds, p->fd_count);
+        p->fd_count = 0;
         abx_list_remove(&p->node);
         free(p->message);
         p->message = NULL;
@@ -154,20 +205,18 @@ struct ask {
     struct abx__rt_request request;
     const void *tail;
     size_t tail_len;
-    abx_runtime_created_fn *created;
-    abx_runtime_done_fn *done;
-    void *arg;
+    int fds[ABX__RT_FDS_MAX]; /* taken */
+    size_t fd_count;
+    struct answer answer;
 };
 
 /* The answer to a request that can not even be queued is given at once. */
-static void refuse(const struct ask *a, const char *why)
+static void refuse(struct ask *a, const char *why)
 {
     struct abx_error err;
+    drop_fds(a->fds, a->fd_count);
     abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "%s", why);
-    if (a->created != NULL)
-        a->created(a->arg, NULL, &err);
-    else if (a->done != NULL)
-        a->done(a->arg, &err);
+    give(&a->answer, NULL, 0, &err);
 }
 
 static void submit(struct abx_runtime *rt, struct ask *a)
@@ -187,9 +236,9 @@ static void submit(struct abx_runtime *rt, struct ask *a)
     p->tag = rt->last_tag;
     p->message = message;
     p->len = sizeof(a->request) + a->tail_len;
-    p->created = a->created;
-    p->done = a->done;
-    p->arg = a->arg;
+    memcpy(p->fds, a->fds, sizeof(p->fds));
+    p->fd_count = a->fd_count;
+    p->answer = a->answer;
     rt->count++;
     abx_list_push(rt->lost ? &rt->failed : &rt->unsent, &p->node);
     flush(rt);
@@ -205,14 +254,14 @@ static void lose(struct abx_runtime *rt)
         rt->events.on_lost(rt->events.arg);
 }
 
-static void answered(struct abx_runtime *rt, const struct abx__rt_reply *m)
+static void answered(struct abx_runtime *rt, const union message *m, size_t len)
 {
     struct pending *p;
     abx_list_foreach(p, &rt->sent, struct pending, node)
     {
-        if (p->tag != m->tag)
+        if (p->tag != m->head.tag)
             continue;
-        finish(rt, p, &m->info, m->err.code != ABX_OK ? &m->err : NULL);
+        finish(rt, p, m, len, m->head.err.code != ABX_OK ? &m->head.err : NULL);
         return;
     }
 }
@@ -222,18 +271,18 @@ static void on_message(struct abx_poll *poll, unsigned events)
     struct abx_runtime *rt = poll->owner;
     if (events & ABX_POLL_OUT)
         flush(rt);
-    struct abx__rt_reply m;
+    static union message m;
     ssize_t n = recv(rt->sock, &m, sizeof(m), MSG_DONTWAIT | MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n != (ssize_t)sizeof(m) || m.magic != ABX__RT_MAGIC) {
+    if (n < (ssize_t)sizeof(m.head) || n > (ssize_t)sizeof(m) || m.head.magic != ABX__RT_MAGIC) {
         lose(rt);
         return;
     }
-    if (m.kind == ABX__RT_DONE)
-        answered(rt, &m);
-    else if (m.kind == ABX__RT_EXIT && rt->events.on_sandbox_exit != NULL)
-        rt->events.on_sandbox_exit(rt->events.arg, m.info.id, &m.status);
+    if (m.head.kind == ABX__RT_DONE)
+        answered(rt, &m, (size_t)n);
+    else if (m.head.kind == ABX__RT_EXIT && rt->events.on_sandbox_exit != NULL)
+        rt->events.on_sandbox_exit(rt->events.arg, m.head.info.id, &m.head.status);
 }
 
 int abx_runtime_attach(struct abx_loop *l, int take_sock, const struct abx_runtime_events *ev,
@@ -281,8 +330,8 @@ void abx_runtime_close(struct abx_runtime *rt)
 void abx_runtime_create(struct abx_runtime *rt, const struct abx_sandbox_spec *spec,
                         abx_runtime_created_fn *done, void *arg)
 {
-    struct ask a = {
-        .request = {.verb = ABX__RT_CREATE, .spec = *spec}, .created = done, .arg = arg};
+    struct ask a = {.request = {.verb = ABX__RT_CREATE, .spec = *spec},
+                    .answer = {.created = done, .arg = arg}};
     submit(rt, &a);
 }
 
@@ -290,8 +339,8 @@ void abx_runtime_adopt(struct abx_runtime *rt, const struct abx_sandbox_info *kn
                        const unsigned char nonce[ABX_NONCE_LEN], abx_runtime_created_fn *done,
                        void *arg)
 {
-    struct ask a = {
-        .request = {.verb = ABX__RT_ADOPT, .known = *known}, .created = done, .arg = arg};
+    struct ask a = {.request = {.verb = ABX__RT_ADOPT, .known = *known},
+                    .answer = {.created = done, .arg = arg}};
     memcpy(a.request.spec.id, known->id, sizeof(known->id));
     memcpy(a.request.spec.nonce, nonce, ABX_NONCE_LEN);
     submit(rt, &a);
@@ -300,7 +349,7 @@ void abx_runtime_adopt(struct abx_runtime *rt, const struct abx_sandbox_info *kn
 void abx_runtime_destroy(struct abx_runtime *rt, const char *id, abx_runtime_done_fn *done,
                          void *arg)
 {
-    struct ask a = {.request = {.verb = ABX__RT_DESTROY}, .done = done, .arg = arg};
+    struct ask a = {.request = {.verb = ABX__RT_DESTROY}, .answer = {.done = done, .arg = arg}};
     (void)abx_str_to_c(abx_str(id), a.request.spec.id, sizeof(a.request.spec.id));
     submit(rt, &a);
 }
@@ -308,7 +357,7 @@ void abx_runtime_destroy(struct abx_runtime *rt, const char *id, abx_runtime_don
 void abx_runtime_gc(struct abx_runtime *rt, const char *const *keep_ids, size_t keep_count,
                     abx_runtime_done_fn *done, void *arg)
 {
-    struct ask a = {.request = {.verb = ABX__RT_GC}, .done = done, .arg = arg};
+    struct ask a = {.request = {.verb = ABX__RT_GC}, .answer = {.done = done, .arg = arg}};
     char *tail = keep_count <= ABX__RT_KEEP_MAX ? calloc(keep_count + 1, ABX_SANDBOX_ID_LEN) : NULL;
     if (tail == NULL) {
         refuse(&a, "too many sandboxes for one gc");
@@ -322,4 +371,62 @@ void abx_runtime_gc(struct abx_runtime *rt, const char *const *keep_ids, size_t 
     a.tail_len = keep_count * ABX_SANDBOX_ID_LEN;
     submit(rt, &a);
     free(tail);
+}
+
+/* ---- layers and builds ---- */
+void abx_runtime_import(struct abx_runtime *rt, enum abx_import_kind kind, int take_fd,
+                        abx_runtime_imported_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_IMPORT, .import_kind = kind},
+                    .fds = {take_fd},
+                    .fd_count = 1,
+                    .answer = {.imported = done, .arg = arg}};
+    submit(rt, &a);
+}
+
+static void submit_digests(struct abx_runtime *rt, struct ask *a, const struct abx_digest *layers,
+                           size_t count)
+{
+    if (count > ABX_LAYERS_KEPT_MAX) {
+        refuse(a, "too many layers in one request");
+        return;
+    }
+    a->request.keep_count = (uint32_t)count;
+    a->tail = layers;
+    a->tail_len = count * sizeof(*layers);
+    submit(rt, a);
+}
+
+void abx_runtime_layers_find(struct abx_runtime *rt, const struct abx_digest *layers, size_t count,
+                             abx_runtime_found_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_FIND}, .answer = {.found = done, .arg = arg}};
+    submit_digests(rt, &a, layers, count);
+}
+
+void abx_runtime_layers_gc(struct abx_runtime *rt, const struct abx_digest *keep, size_t count,
+                           abx_runtime_done_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_LAYERS_GC}, .answer = {.done = done, .arg = arg}};
+    submit_digests(rt, &a, keep, count);
+}
+
+void abx_runtime_step(struct abx_runtime *rt, const struct abx_sandbox_spec *spec, int take_line,
+                      int take_archive, int take_feed, abx_runtime_created_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_CREATE, .spec = *spec},
+                    .fds = {take_line, take_archive, take_feed},
+                    .fd_count = take_archive >= 0 ? 3 : 1,
+                    .answer = {.created = done, .arg = arg}};
+    a.request.spec.is_step = true;
+    submit(rt, &a);
+}
+
+void abx_runtime_seal(struct abx_runtime *rt, const char *id, const struct abx_digest *digest,
+                      abx_runtime_done_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_SEAL, .digest = *digest},
+                    .answer = {.done = done, .arg = arg}};
+    (void)abx_str_to_c(abx_str(id), a.request.spec.id, sizeof(a.request.spec.id));
+    submit(rt, &a);
 }

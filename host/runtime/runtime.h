@@ -35,12 +35,18 @@ struct abx_isolation {
     bool rootful;
 };
 
+struct abx_unpack_job;
+struct abx_unpack_result;
+/** Unpacks one archive, in the confined worker (host/runtime/unpack.h). */
+typedef void abx_unpack_fn(const struct abx_unpack_job *job, struct abx_unpack_result *ret);
+
 struct abx_runtime_options {
     const char *state_dir;  /* absolute; exists */
     const char *guest_path; /* abx-guest to lay over each sandbox */
     const char *guest_libs; /* folder of libraries for a sanitized guest, or NULL */
     const char *shim_path;
-    uid_t network_uid; /* rootful: who may connect to the gateway sockets */
+    abx_unpack_fn *unpack; /* host/image/unpack.h; NULL: imports and COPY are refused */
+    uid_t network_uid;     /* rootful: who may connect to the gateway sockets */
     gid_t network_gid;
 };
 

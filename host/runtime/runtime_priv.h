@@ -15,13 +15,26 @@ enum {
 };
 
 /* ---- messages over the socketpair: one request or reply per SEQPACKET message ---- */
-enum abx__rt_verb { ABX__RT_CREATE = 1, ABX__RT_ADOPT, ABX__RT_DESTROY, ABX__RT_GC };
+enum abx__rt_verb {
+    ABX__RT_CREATE = 1, /* of a step: with its line, or line, archive and feed */
+    ABX__RT_ADOPT,
+    ABX__RT_DESTROY,
+    ABX__RT_GC,
+    ABX__RT_SEAL,
+    ABX__RT_IMPORT, /* with the archive */
+    ABX__RT_FIND,
+    ABX__RT_LAYERS_GC,
+    ABX__RT_VERB__COUNT
+};
 struct abx__rt_request {
     uint32_t magic, verb;
     uint64_t tag;
     struct abx_sandbox_spec spec;  /* CREATE; ADOPT and DESTROY use the id, ADOPT the nonce */
     struct abx_sandbox_info known; /* ADOPT */
-    uint32_t keep_count;           /* GC: so many ids of ABX_SANDBOX_ID_LEN bytes follow */
+    uint32_t keep_count;  /* GC: so many ids of ABX_SANDBOX_ID_LEN bytes follow; FIND and LAYERS_GC:
+                             so many digests */
+    uint32_t import_kind; /* IMPORT: enum abx_import_kind */
+    struct abx_digest digest; /* SEAL: the layer's name */
 };
 enum abx__rt_kind { ABX__RT_READY = 1, ABX__RT_MAP_ME, ABX__RT_DONE, ABX__RT_EXIT };
 struct abx__rt_reply {
@@ -31,6 +44,14 @@ struct abx__rt_reply {
     struct abx_proc_status status;  /* EXIT */
     struct abx_isolation isolation; /* READY */
     struct abx_error err;           /* code 0: success */
+    uint32_t count;                 /* FIND: missing layers; IMPORT: layers */
+    uint32_t config_bytes;          /* IMPORT: of the text behind the layers */
+};
+/* A reply to IMPORT: the layers and the configuration follow. */
+enum {
+    ABX__RT_FDS_MAX = 3,
+    ABX__RT_REPLY_MAX = sizeof(struct abx__rt_reply) +
+                        ABX_LAYERS_MAX * sizeof(struct abx_layer_info) + ABX_IMPORT_CONFIG_MAX
 };
 
 /** "i" and 20 of [a-z0-9], terminated. */
@@ -62,7 +83,7 @@ int abx__ids_chown(const struct abx__ids *ids, int dir_fd, const char *name, uin
 /* ---- layers ---- */
 struct abx__layers {
     char name[24]; /* folder below STATE/runtime */
-    int top_fd, host_fd;
+    int top_fd, host_fd, step_fd;
     bool is_link[8]; /* of abx__host_dirs: a symbolic link on this machine */
     bool exists[8];
 };
@@ -124,7 +145,8 @@ void abx__cgroups_each(const struct abx__cgroups *cg, void (*fn)(void *arg, uint
 /* ---- one sandbox ---- */
 struct abx__worker;
 struct abx__box; /* box.c */
-/** Appends the operation records of a host sandbox. */
+struct abx__box_record;
+/** Appends the operation records of a sandbox or step. */
 struct abx__ops_spec {
     const struct abx__worker *w;
     const struct abx_sandbox_spec *spec;
@@ -132,9 +154,12 @@ struct abx__ops_spec {
 };
 /** Appends the records of the first message: id maps and cgroups of @slot. */
 void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf *out);
-void abx__ops_host(const struct abx__ops_spec *o, struct abx_buf *out);
+void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out);
 
-void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req);
+/** @line_fd: of a step, taken; -1 for a sandbox. */
+void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req, int take_line_fd);
+/** Ends a step's sandbox and makes its upper the layer. */
+void abx__box_seal(struct abx__worker *w, const struct abx__rt_request *req);
 void abx__box_adopt(struct abx__worker *w, const struct abx__rt_request *req);
 void abx__box_destroy(struct abx__worker *w, const char *id, uint64_t tag);
 
@@ -150,7 +175,43 @@ struct abx__started {
 /** Prepares the folder, sockets and limits of a sandbox and hands @shim the request. On failure
  *  the caller ends the shim and removes the folder, unless it is ALREADY_EXISTS. */
 int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec,
-                   const struct abx__started *shim, struct abx_error *err);
+                   const struct abx__started *shim, int line_fd, struct abx_error *err);
+
+/* ---- the layer store: STATE/layers ---- */
+/** Opens the folder and removes what an earlier engine did not finish. */
+int abx__store_open(struct abx__worker *w, struct abx_error *err);
+bool abx__store_has(const struct abx__worker *w, const struct abx_digest *d);
+/** A descriptor (O_PATH) of the layer's root, or -errno. */
+int abx__store_layer(const struct abx__worker *w, const struct abx_digest *d);
+/** Makes a folder for what is not a layer yet: ".new-" and random digits, the storage root's. */
+int abx__store_scratch(const struct abx__worker *w, char ret_name[32], int *ret_fd);
+struct abx__new_layer {
+    struct abx_layer_info info;
+    const struct abx_digest *parents; /* topmost first */
+    uint32_t parent_count;
+};
+/** Makes (@dir_fd, @name) the layer, by rename; one that is there already stays. Pool thread. */
+int abx__store_add(const struct abx__worker *w, int dir_fd, const char *name,
+                   const struct abx__new_layer *l);
+/** The layer of a sandbox's upper; @folder is its folder below STATE/sandboxes. Pool thread. */
+int abx__store_seal(const struct abx__worker *w, const char *id, const struct abx_digest *d);
+void abx__store_gc(struct abx__worker *w, const struct abx__rt_request *req, const char *keep);
+/** Calls @fn for each sandbox that has a folder with a readable record. */
+void abx__records_each(const struct abx__worker *w,
+                       void (*fn)(void *arg, const struct abx__box_record *r), void *arg);
+
+/* ---- confined workers (S53) ---- */
+/** Forks the process that makes them; before the loop is there. */
+int abx__unpacker_start(struct abx__worker *w, struct abx_error *err);
+/** Imports the archive; the answer comes later. */
+void abx__unpacker_import(struct abx__worker *w, const struct abx__rt_request *req, int take_fd);
+/** Feeds a COPY step: both descriptors are taken. */
+int abx__unpacker_copy(struct abx__worker *w, int take_archive, int take_feed,
+                       struct abx_error *err);
+/** No more workers; those that run are killed. */
+void abx__unpacker_stop(struct abx__worker *w);
+/** FAILED_PRECONDITION with the lines to add where there is one id only (S58). */
+int abx__unpacker_needs_range(const struct abx__worker *w, struct abx_error *err);
 
 /* ---- shims ahead of need ---- */
 /** A prepared shim, from the pool or made now. The caller owns its control socket and its slot. */
@@ -173,6 +234,8 @@ struct abx__box_record {
     uint32_t slot;
     unsigned char nonce[ABX_NONCE_LEN];
     char layers[24];
+    uint32_t digest_count;
+    struct abx_digest digests[ABX_LAYERS_MAX]; /* of an image, topmost first */
 };
 int abx__record_read(int dir_fd, struct abx__box_record *ret);
 int abx__record_write(int dir_fd, const struct abx__box_record *r);
@@ -186,12 +249,16 @@ struct abx__worker {
     struct abx__ids ids;
     struct abx__layers layers;
     struct abx__cgroups cgroups;
-    int state_fd, sandboxes_fd, runtime_fd;
+    int state_fd, sandboxes_fd, runtime_fd, layers_fd;
+    int unpacker_sock; /* the process that makes workers; -1: none */
+    pid_t unpacker_pid;
+    uid_t caller_uid;                            /* whose engine this is */
+    struct abx_list imports;                     /* unpacker.c */
     struct abx_map boxes;                        /* id -> struct abx__box */
     unsigned char slots[ABX__IDS_SLOTS / 8 + 1]; /* taken ones */
     uint32_t next_slot;
     struct abx_list warm; /* pool.c */
-    int warm_count, ending_count;
+    int warm_count, ending_count, import_count;
     struct abx_defer fill;
     bool closing;    /* the network side is gone */
     uint64_t gc_tag; /* of the running gc; 0: none */
@@ -205,6 +272,11 @@ void abx__worker_exited(struct abx__worker *w, const char *id, const struct abx_
 void abx__worker_gc_step(struct abx__worker *w);
 /** Once the engine is gone: stops waiting for the shims when nothing else is left to do. */
 void abx__worker_may_end(struct abx__worker *w);
+void abx__worker_on_request(struct abx_poll *p, unsigned events);
+/** The network side is gone: what is being made is undone, the sandboxes live on. */
+void abx__worker_close_down(struct abx__worker *w);
+/** Sends a reply with what follows it. */
+void abx__worker_send(struct abx__worker *w, const void *message, size_t len);
 int abx__worker_main(void *arg);
 struct abx__worker_start {
     const struct abx_runtime_options *options;

@@ -16,20 +16,20 @@ enum {
     ABX_SHIM_TEXT_MAX = 512,
     ABX_SHIM_NONCE = 16,
     ABX_SHIM_CLIENTS = 4,
+    ABX_SHIM_LOWERS_MAX = 130, /* the layers of an image below the runtime's own */
     ABX_SHIM_LOG_MAX = 1024 * 1024
 };
 
-/* Descriptors of a request, in this order; the optional ones are told by flags. */
+/* Descriptors of a request, in this order. */
 enum abx_shim_fd {
-    ABX_SHIM_FD_GATEWAY, /* listening socket for PID 1, which gets it as 3 */
+    ABX_SHIM_FD_GATEWAY, /* socket for PID 1, which gets it as 3 */
     ABX_SHIM_FD_LISTEN,  /* bound shim.sock; the shim listens, so SO_PEERCRED names it */
     ABX_SHIM_FD_FOLDER,  /* the sandbox's folder: when it is gone the shim goes */
     ABX_SHIM_FD_LOG,     /* console.log */
     ABX_SHIM_FD_FS,      /* folder with upper/ and work/ */
-    ABX_SHIM_FD_LOWER0,  /* top layer first */
-    ABX_SHIM_FD_LOWER1,
-    ABX_SHIM_FD_EXTRA, /* a folder to bind by ABX_SHIM_BIND_EXTRA */
-    ABX_SHIM_FD__COUNT
+    ABX_SHIM_FD_EXTRA,   /* a folder to bind by ABX_SHIM_BIND_EXTRA; any when that is not used */
+    ABX_SHIM_FD_LOWER0,  /* lower_count of them, top layer first */
+    ABX_SHIM_FD_MAX = ABX_SHIM_FD_LOWER0 + ABX_SHIM_LOWERS_MAX
 };
 
 /* Operations of the first message ("parent") and by PID 1 before its exec ("child"). a and b are
@@ -81,7 +81,7 @@ struct abx_shim_prepare {
 };
 enum abx_shim_request_flag { ABX_SHIM_HAS_EXTRA = 1 };
 struct abx_shim_request {
-    uint32_t magic, op_bytes, flags;
+    uint32_t magic, op_bytes, flags, lower_count;
     uint32_t peer_uid;      /* who may talk on shim.sock, besides root */
     uint32_t uid, gid;      /* of PID 1, inside */
     uint32_t nofile, nproc; /* rlimits; 0: left alone */

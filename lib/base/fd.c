@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { MAX_FDS = 8, MAX_TREE_DEPTH = 512 };
+enum { MAX_FDS = 160, MAX_TREE_DEPTH = 512 };
 
 void abx_fd_close(int *fd)
 {

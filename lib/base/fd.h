@@ -42,7 +42,7 @@ int abx_fd_mkdir_p(const char *path, uint32_t mode);
 /** rm -r of @name below @dir_fd without following links or crossing file systems; absent is fine.
  */
 int abx_fd_remove_tree(int dir_fd, const char *name);
-/** Sends @len bytes and up to 8 descriptors over a unix socket. */
+/** Sends @len bytes and up to 160 descriptors over a unix socket. */
 ssize_t abx_fd_send(int sock, const void *data, size_t len, const int *fds, size_t fd_count);
 /** Receives; descriptors are CLOEXEC. *inout_fd_count: room, then how many came. */
 ssize_t abx_fd_recv(int sock, void *data, size_t cap, int *ret_fds, size_t *inout_fd_count);

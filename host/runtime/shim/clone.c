@@ -96,18 +96,22 @@ int shim_idmap(struct shim_start *st)
     return 0;
 }
 
+_Static_assert(ABX_SHIM_FD_EXTRA - ABX_SHIM_FD_FS == SHIM_TREE_EXTRA &&
+                   ABX_SHIM_FD_LOWER0 - ABX_SHIM_FD_FS == SHIM_TREE_LOWER0,
+               "trees in the order of their descriptors");
+
 int shim_trees(struct shim_start *st)
 {
-    static const enum abx_shim_fd sources[] = {ABX_SHIM_FD_FS, ABX_SHIM_FD_LOWER0,
-                                               ABX_SHIM_FD_LOWER1, ABX_SHIM_FD_EXTRA};
-    size_t count = st->head.flags & ABX_SHIM_HAS_EXTRA ? 4 : 3;
-    for (size_t i = 0; i < count; i++) {
-        int r = sys_open_tree(st->fds[sources[i]], "", O_CLOEXEC | TREE_CLONE | EMPTY_PATH);
+    /* MOUNT_ATTR_*: layers are read-only, nothing in them is a device or gains rights here */
+    enum { RDONLY = 1, NOSUID = 2, NODEV = 4, NOEXEC = 8 };
+    for (size_t i = 0; i < shim_tree_count(st); i++) {
+        int from = st->fds[ABX_SHIM_FD_FS + i]; /* the two enums run in step */
+        int r = sys_open_tree(from, "", O_CLOEXEC | TREE_CLONE | EMPTY_PATH);
         if (r < 0)
             return r;
         st->tree_fds[i] = r;
-        uint64_t nosuid_nodev = i == 3 ? 2 | 4 | 8 : 2 | 4;
-        r = sys_mount_attr(st->tree_fds[i], "", EMPTY_PATH, nosuid_nodev, st->idmap_fd);
+        uint64_t own = i == SHIM_TREE_EXTRA ? NOEXEC : i >= SHIM_TREE_LOWER0 ? RDONLY : 0;
+        r = sys_mount_attr(st->tree_fds[i], "", EMPTY_PATH, NOSUID | NODEV | own, st->idmap_fd);
         if (r < 0)
             return r;
     }

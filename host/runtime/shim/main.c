@@ -29,11 +29,11 @@ static struct {
     bool gone;
 } shim = {.pidfd = -1, .log_read = -1, .clients = {0, -1, -1, -1}};
 
-/* One message into two parts, with exactly @fd_count descriptors. Its length, 0 at EOF. */
-static int receive(int sock, const struct iovec parts[2], int *fds, size_t fd_count)
+/* One message into two parts, with up to ABX_SHIM_FD_MAX descriptors. Its length, 0 at EOF. */
+static int receive(int sock, const struct iovec parts[2], int *fds, size_t *ret_fd_count)
 {
     union {
-        char bytes[CMSG_SPACE(ABX_SHIM_FD__COUNT * sizeof(int))];
+        char bytes[CMSG_SPACE(ABX_SHIM_FD_MAX * sizeof(int))];
         struct cmsghdr align;
     } control;
     struct iovec iov[2] = {parts[0], parts[1]};
@@ -47,17 +47,18 @@ static int receive(int sock, const struct iovec parts[2], int *fds, size_t fd_co
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     size_t got =
         c != NULL && c->cmsg_type == SCM_RIGHTS ? (c->cmsg_len - CMSG_LEN(0)) / sizeof(int) : 0;
-    if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || got < fd_count)
+    if ((msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) || got > ABX_SHIM_FD_MAX)
         return -EINVAL;
     if (got > 0)
         memcpy(fds, CMSG_DATA(c), got * sizeof(int));
+    *ret_fd_count = got;
     return (int)n;
 }
 
 static int send_parts(int sock, const struct iovec parts[2], const int *fds, size_t fd_count)
 {
     union {
-        char bytes[CMSG_SPACE(ABX_SHIM_FD__COUNT * sizeof(int))];
+        char bytes[CMSG_SPACE(ABX_SHIM_FD_MAX * sizeof(int))];
         struct cmsghdr align;
     } control = {0};
     struct iovec iov[2] = {parts[0], parts[1]};
@@ -77,23 +78,26 @@ static int receive_prepare(void)
 {
     struct iovec parts[] = {{&start.prepare, sizeof(start.prepare)},
                             {start.prepare_ops, sizeof(start.prepare_ops)}};
-    int unused[ABX_SHIM_FD__COUNT];
-    int n = receive(0, parts, unused, 0);
+    int unused[ABX_SHIM_FD_MAX];
+    size_t fd_count = 0;
+    int n = receive(0, parts, unused, &fd_count);
     if (n < (int)sizeof(start.prepare) || start.prepare.magic != ABX_SHIM_MAGIC ||
         start.prepare.op_bytes != (size_t)n - sizeof(start.prepare))
         return -EINVAL;
     return 0;
 }
 
-/* 1, or 0 when the engine has gone. */
-static int receive_request(int sock, int *fds, size_t least)
+/* 1, or 0 when the engine has gone. @fixed: descriptors besides one for each lower layer. */
+static int receive_request(int sock, int *fds, size_t fixed)
 {
     struct iovec parts[] = {{&start.head, sizeof(start.head)}, {start.ops, sizeof(start.ops)}};
-    int n = receive(sock, parts, fds, least);
+    size_t fd_count = 0;
+    int n = receive(sock, parts, fds, &fd_count);
     if (n <= 0)
         return n;
     if (n < (int)sizeof(start.head) || start.head.magic != ABX_SHIM_MAGIC ||
-        start.head.op_bytes != (size_t)n - sizeof(start.head))
+        start.head.op_bytes != (size_t)n - sizeof(start.head) || start.head.lower_count == 0 ||
+        start.head.lower_count > ABX_SHIM_LOWERS_MAX || fd_count != fixed + start.head.lower_count)
         return -EINVAL;
     return 1;
 }
@@ -153,14 +157,14 @@ static int admit(pid_t pid, bool maps, struct shim_failure *f)
 static _Noreturn void child_main(int sync)
 {
     struct shim_failure f = {0};
-    int fds[ABX_SHIM_FD__COUNT] = {0};
+    int fds[ABX_SHIM_FD_MAX] = {0};
     start.sync_fd = sync;
     /* Cleared by the change of ids, set again later: a shim that dies leaves nothing. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (receive_request(sync, fds, 4) != 1)
+    if (receive_request(sync, fds, 1 + SHIM_TREE_LOWER0) != 1)
         _exit(1);
     start.fds[ABX_SHIM_FD_GATEWAY] = fds[0];
-    memcpy(start.tree_fds, fds + 1, sizeof(start.tree_fds));
+    memcpy(start.tree_fds, fds + 1, shim_tree_count(&start) * sizeof(int));
     (void)shim_child(&start, &f);
     (void)write(sync, &f, sizeof(f));
     _exit(1);
@@ -198,7 +202,7 @@ static int make(int *ret_sync, struct shim_failure *f)
 /* Hands PID 1 the second message. 1, or 0 when the engine has gone. */
 static int hand_over(int sync, struct shim_failure *f)
 {
-    int r = receive_request(0, start.fds, ABX_SHIM_FD_EXTRA);
+    int r = receive_request(0, start.fds, ABX_SHIM_FD_LOWER0);
     if (r <= 0)
         return r < 0 ? shim_fail(f, r, "request", "") : 0;
     if (listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0)
@@ -206,8 +210,8 @@ static int hand_over(int sync, struct shim_failure *f)
     r = shim_trees(&start);
     if (r < 0)
         return shim_fail(f, r, "idmapped layers", "");
-    size_t trees = start.head.flags & ABX_SHIM_HAS_EXTRA ? 4 : 3;
-    int fds[1 + 4] = {start.fds[ABX_SHIM_FD_GATEWAY]};
+    size_t trees = shim_tree_count(&start);
+    int fds[1 + SHIM_TREES_MAX] = {start.fds[ABX_SHIM_FD_GATEWAY]};
     memcpy(fds + 1, start.tree_fds, trees * sizeof(int));
     struct iovec parts[] = {{&start.head, sizeof(start.head)}, {start.ops, start.head.op_bytes}};
     r = send_parts(sync, parts, fds, 1 + trees);
@@ -357,10 +361,10 @@ static void serve_once(void)
 static int settle(void)
 {
     signal(SIGHUP, SIG_IGN);
-    for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD__COUNT; i++)
+    for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD_MAX; i++)
         if (start.fds[i] > 0)
             close(start.fds[i]);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < SHIM_TREES_MAX; i++)
         if (start.tree_fds[i] > 0)
             close(start.tree_fds[i]);
     close(start.fds[ABX_SHIM_FD_GATEWAY]);

@@ -16,7 +16,13 @@
 
 #include "lib/base/banned.h"
 
-enum { TREE_CLONE = 1, EMPTY_PATH = 0x1000, RECURSIVE = 0x8000, MOUNTINFO_MAX = 256 * 1024 };
+enum {
+    TREE_CLONE = 1,
+    EMPTY_PATH = 0x1000,
+    RECURSIVE = 0x8000,
+    MOUNTINFO_MAX = 256 * 1024,
+    OPTIONS_MAX = 3072
+};
 static const char scratch[] = "/tmp";
 static const unsigned long QUIET = MS_NOSUID | MS_NODEV | MS_NOEXEC;
 
@@ -209,7 +215,7 @@ static int on_target(const struct shim_start *st, int root, const struct shim_op
     case ABX_SHIM_BIND_EXTRA:
         if (!(st->head.flags & ABX_SHIM_HAS_EXTRA))
             return -EBADF;
-        return sys_move_mount(st->tree_fds[3], t);
+        return sys_move_mount(st->tree_fds[SHIM_TREE_EXTRA], t);
     case ABX_SHIM_TMPFS:
         return fd_mount(t, "tmpfs", legacy_flags(op->flags), op->b);
     case ABX_SHIM_PROC:
@@ -259,22 +265,40 @@ static int place_tree(int tree, const char *path)
     return r;
 }
 
-int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root)
+/* The layers at /tmp/lN; @text becomes the overlay's option that names them. */
+static int place_layers(const struct shim_start *st, char text[OPTIONS_MAX])
 {
-    static const char *const places[] = {"/tmp/fs", "/tmp/l0", "/tmp/l1"};
-    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return -errno;
-    if (mount("abx", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=64,mode=0700") < 0)
-        return -errno;
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        int r = place_tree(st->tree_fds[i], places[i]);
+    size_t len = 0;
+    for (uint32_t i = 0; i < st->head.lower_count; i++) {
+        char path[32], number[12];
+        sys_number(number, i);
+        (void)sys_join(path, sizeof(path), (const char *[]){"/tmp/l", number, NULL});
+        int r = place_tree(st->tree_fds[SHIM_TREE_LOWER0 + i], path);
         if (r < 0)
             return r;
+        const char *before = i == 0 ? "lowerdir=" : ":";
+        if (!sys_join(text + len, OPTIONS_MAX - len, (const char *[]){before, path, NULL}))
+            return -ENAMETOOLONG;
+        len += strlen(text + len);
     }
-    char text[512];
-    static const char layers[] =
-        "lowerdir=/tmp/l0:/tmp/l1,upperdir=/tmp/fs/upper,workdir=/tmp/fs/work,";
-    if (!sys_join(text, sizeof(text), (const char *[]){layers, options, NULL}))
+    return 0;
+}
+
+int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root)
+{
+    char text[OPTIONS_MAX];
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    if (mount("abx", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=256,mode=0700") < 0)
+        return -errno;
+    int r = place_tree(st->tree_fds[SHIM_TREE_FS], "/tmp/fs");
+    if (r == 0)
+        r = place_layers(st, text);
+    if (r < 0)
+        return r;
+    static const char own[] = ",upperdir=/tmp/fs/upper,workdir=/tmp/fs/work,";
+    size_t len = strlen(text);
+    if (!sys_join(text + len, sizeof(text) - len, (const char *[]){own, options, NULL}))
         return -ENAMETOOLONG;
     if (mkdir("/tmp/root", 0700) < 0 || mount("abx", "/tmp/root", "overlay", MS_NODEV, text) < 0)
         return -errno;

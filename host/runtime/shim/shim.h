@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* The trees of a sandbox: its own folder, the extra one, the layers. */
+enum { SHIM_TREE_FS, SHIM_TREE_EXTRA, SHIM_TREE_LOWER0, SHIM_TREES_MAX = 2 + ABX_SHIM_LOWERS_MAX };
+
 struct shim_records {
     const unsigned char *bytes;
     size_t len;
@@ -17,11 +20,11 @@ struct shim_start {
     unsigned char prepare_ops[ABX_SHIM_PREPARE_MAX];
     struct abx_shim_request head;
     unsigned char ops[ABX_SHIM_OPS_MAX];
-    int fds[ABX_SHIM_FD__COUNT];
-    int idmap_fd;    /* -1: none */
-    int tree_fds[4]; /* detached mounts of fs, lower 0, lower 1, extra */
-    int sync_fd;     /* PID 1's end of the line to the shim, until the exec */
-    int log_fd;      /* write end of PID 1's stdout and stderr */
+    int fds[ABX_SHIM_FD_MAX];
+    int idmap_fd;                 /* -1: none */
+    int tree_fds[SHIM_TREES_MAX]; /* detached mounts */
+    int sync_fd;                  /* PID 1's end of the line to the shim, until the exec */
+    int log_fd;                   /* write end of PID 1's stdout and stderr */
 };
 struct shim_failure {
     int32_t error;
@@ -36,6 +39,11 @@ struct shim_op {
 };
 /** Decodes the record at *pos and moves on. 1, 0 at the end, -EINVAL for a malformed one. */
 int shim_op_next(const struct shim_records *r, size_t *pos, struct shim_op *ret);
+/** How many trees the second message makes. */
+static inline size_t shim_tree_count(const struct shim_start *st)
+{
+    return SHIM_TREE_LOWER0 + st->head.lower_count;
+}
 /** The records of the second message. */
 static inline struct shim_records shim_records(const struct shim_start *st)
 {
