@@ -14,3 +14,9 @@ abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
 abx_add_suite(e2e_docs 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
 abx_add_suite(e2e_dist 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/dist)
+
+# The verbs check-config and version alone: what the policy vectors are driven through.
+add_executable(policy-check ${CMAKE_SOURCE_DIR}/tests/policy/program.c)
+target_link_libraries(policy-check PRIVATE abx_guest_server)
+set_target_properties(policy-check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)

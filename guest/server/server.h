@@ -9,3 +9,5 @@
 int abx_server_main(int argc, char **argv);
 /** The verb check-config: policy.md A18. @argv[0] is the verb. */
 int abx_server_check_config(int argc, char **argv);
+/** The verb version [--json]: the published version whose behaviour this is. */
+int abx_server_version(int argc, char **argv);

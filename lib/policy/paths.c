@@ -181,21 +181,30 @@ static bool resolved_pattern_hits(const struct abx_policy_rule *rule,
     return false;
 }
 
+/* ".", ".." and "//" in a pattern match nothing, as published. */
+static bool is_plain_pattern(struct abx_str pattern)
+{
+    struct abx_str rest = abx_str_sub(pattern, 1, pattern.len), part;
+    while (abx_str_split(&rest, '/', &part))
+        if (part.len == 0 || abx_str_is(part, ".") || abx_str_is(part, ".."))
+            return false;
+    return true;
+}
+
 bool abx_policy_deny_head(struct abx_str pattern, struct abx_str *ret_head,
                           struct abx_str *ret_tail)
 {
     size_t end = 0;
-    if (pattern.len == 0 || pattern.ptr[0] != '/')
+    while (pattern.len > 0 && pattern.ptr[pattern.len - 1] == '/')
+        pattern.len--;
+    if (pattern.len == 0 || pattern.ptr[0] != '/' || !is_plain_pattern(pattern))
         return false;
-    for (size_t i = 1; i <= pattern.len; i++) {
-        if (i == pattern.len || pattern.ptr[i] == '/')
+    for (size_t i = 1; i < pattern.len && memchr("*?[", pattern.ptr[i], 3) == NULL; i++)
+        if (pattern.ptr[i] == '/')
             end = i;
-        else if (strchr("*?[", pattern.ptr[i]) != NULL)
-            break;
-    }
     *ret_head = abx_str_sub(pattern, 0, end);
     *ret_tail = abx_str_sub(pattern, end, pattern.len);
-    return end > 1;
+    return end > 0;
 }
 
 void abx_policy_glob_escape(struct abx_buf *out, struct abx_str literal)

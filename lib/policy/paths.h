@@ -18,8 +18,8 @@ struct abx_policy_path_facts {
     size_t root_count;
     struct abx_str lexical;  /* from abx_policy_path_lexical() */
     struct abx_str resolved; /* all links followed, missing parts kept, a loop left as it is */
-    /* literal heads of absolute deny patterns with links followed, same order as paths.deny; NULL
-     * or an item with ptr NULL: none (P5) */
+    /* absolute deny patterns with the links of their heads followed (abx_policy_deny_head), same
+     * order as paths.deny; NULL, or an item with ptr NULL: none (P5) */
     const struct abx_str *resolved_deny;
     enum abx_path_op op;
     const char *field; /* prefix of the text: "cwd"; NULL = none */
@@ -42,9 +42,10 @@ bool abx_policy_path_judge(const struct abx_policy_rule *rule,
                            size_t *ret_root);
 /** Whether a deny pattern of @rule (or /proc, /sys, /dev) hits @path; for entries of listings. */
 bool abx_policy_path_is_denied(const struct abx_policy_rule *rule, struct abx_str path);
-/** The literal folders at the head of an absolute @pattern ("/a/b" of "/a/b/c*") and the rest. A
- *  caller that resolves the head's links builds abx_policy_path_facts.resolved_deny from it, the
- *  head escaped by abx_policy_glob_escape(). False: no such head. */
+/** The literal folders of an absolute @pattern ("/a/b" of "/a/b/c*" and of "/a/b/c": the last part
+ *  is a name, not followed) and the rest. A caller that resolves the head's links builds
+ *  abx_policy_path_facts.resolved_deny from it, the head escaped by abx_policy_glob_escape() (P5).
+ *  False: no such head. */
 bool abx_policy_deny_head(struct abx_str pattern, struct abx_str *ret_head,
                           struct abx_str *ret_tail);
 void abx_policy_glob_escape(struct abx_buf *out, struct abx_str literal);

@@ -347,6 +347,11 @@ bool abx_policy_has_tokens(const struct abx_policy *p)
     return p->token_count > 0;
 }
 
+bool abx_policy_is_portable(const struct abx_policy *p)
+{
+    return abx_json_tree_get(p->root, "confine") == NULL;
+}
+
 enum abx_confine abx_policy_confine(const struct abx_policy *p)
 {
     return p->confine;

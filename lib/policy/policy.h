@@ -67,6 +67,9 @@ struct abx_str abx_policy_base_dir(const struct abx_policy *p);
 bool abx_policy_is_configured(const struct abx_policy *p); /* any key beside `version` */
 bool abx_policy_has_tokens(const struct abx_policy *p);
 
+/** The published server takes the document too: it has nothing of ours. */
+bool abx_policy_is_portable(const struct abx_policy *p);
+
 enum abx_confine { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
 /** The `confine` key. `require` is refused at load: confinement is not built. */
 enum abx_confine abx_policy_confine(const struct abx_policy *p);

@@ -242,7 +242,7 @@ void abx__put_json_string(struct abx_buf *out, struct abx_str s)
         const char *named = c && c < 0x80 ? strchr(values, (int)c) : NULL;
         if (named != NULL)
             abx_buf_putf(out, "\\%c", names[named - values]);
-        else if (c >= 0x20 && c < 0x80)
+        else if (c >= 0x20 && c < 0x7f)
             abx_buf_put_byte(out, (char)c);
         else if (c < 0x10000)
             abx_buf_putf(out, "\\u%04x", c);

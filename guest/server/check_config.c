@@ -1,0 +1,561 @@
+/* guest/server/check_config.c: the verbs check-config and version: validate, lint, list, explain.
+ * Spec: policy.md A18, C6. Exit: 0 valid, 1 invalid, 2 usage or --strict, 3 --explain says no. */
+#include "guest/server/explain.h"
+#include "guest/server/policy_source.h"
+#include "guest/server/server.h"
+#include "lib/base/assert.h"
+#include "lib/base/buf.h"
+#include "lib/contract/contract.h"
+#include "lib/json/json.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { EXIT_VALID, EXIT_INVALID, EXIT_USAGE, EXIT_DENIED };
+enum { REPORT_BYTES = 16 << 20, SCOPES_MAX = 256 };
+
+struct options {
+    const char *policy, *preset, *explain, *path, *scopes, *op, *as, *commands, *kernel;
+    bool json, strict, pedantic, no_env, help;
+};
+
+/* What the verb works with once the document is loaded. */
+struct check {
+    const struct options *o;
+    struct abx__policy_source source;
+    struct abx_policy *policy;
+    struct abx_report report; /* the warnings */
+    struct abx_policy_identity who;
+    bool has_who; /* --as */
+};
+
+/* ---- options ---- */
+
+static const char usage_text[] =
+    "usage: agent-sandbox-server check-config [--policy FILE] [--preset NAME]\n"
+    "         [--json] [--strict] [--pedantic] [--no-env] [--as TOKEN_ID]\n"
+    "         [--explain ENDPOINT [--path PATH] [--scopes A,B] [--op OPERATION]]\n"
+    "\n"
+    "Says all that is wrong with a policy, then what it allows.\n"
+    "  --policy FILE    the document (JSON); else what serve would load\n"
+    "  --preset NAME    default, transfer-only, read-only, hardened, locked\n"
+    "  --json           the result as JSON\n"
+    "  --strict         warnings make the exit status 2\n"
+    "  --pedantic       more warnings, counted by --strict; implies it for them\n"
+    "  --no-env         a missing token variable is a finding, no error\n"
+    "  --as TOKEN_ID    list and explain for this identity\n"
+    "  --explain ID     would this endpoint answer? Exit status 3 for no\n"
+    "  --path PATH      ... on this path; --op read, write, delete or exec\n"
+    "  --scopes A,B     ... for a caller with these scopes (default: all)\n";
+
+static int usage_error(const char *fmt, const char *what)
+{
+    fputs("agent-sandbox-server check-config: error: ", stderr);
+    fprintf(stderr, "%s%s\n", fmt, what);
+    fputs("Try: agent-sandbox-server check-config --help\n", stderr);
+    return EXIT_USAGE;
+}
+
+enum option_id {
+    O_POLICY = 256,
+    O_PRESET,
+    O_JSON,
+    O_STRICT,
+    O_EXPLAIN,
+    O_PATH,
+    O_SCOPES,
+    O_OP,
+    O_AS,
+    O_COMMANDS,
+    O_KERNEL,
+    O_NO_ENV,
+    O_PEDANTIC
+};
+
+static const struct option long_options[] = {{"policy", required_argument, NULL, O_POLICY},
+                                             {"preset", required_argument, NULL, O_PRESET},
+                                             {"json", no_argument, NULL, O_JSON},
+                                             {"strict", no_argument, NULL, O_STRICT},
+                                             {"explain", required_argument, NULL, O_EXPLAIN},
+                                             {"path", required_argument, NULL, O_PATH},
+                                             {"scopes", required_argument, NULL, O_SCOPES},
+                                             {"op", required_argument, NULL, O_OP},
+                                             {"as", required_argument, NULL, O_AS},
+                                             {"commands", required_argument, NULL, O_COMMANDS},
+                                             {"kernel", no_argument, NULL, O_KERNEL},
+                                             {"no-env", no_argument, NULL, O_NO_ENV},
+                                             {"pedantic", no_argument, NULL, O_PEDANTIC},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {NULL, 0, NULL, 0}};
+
+static bool take_flag(struct options *o, int id)
+{
+    const struct {
+        int id;
+        bool *flag;
+    } flags[] = {{O_JSON, &o->json},
+                 {O_STRICT, &o->strict},
+                 {O_NO_ENV, &o->no_env},
+                 {O_PEDANTIC, &o->pedantic},
+                 {'h', &o->help}};
+    for (size_t i = 0; i < ABX_COUNTOF(flags); i++) {
+        if (flags[i].id != id)
+            continue;
+        *flags[i].flag = true;
+        return true;
+    }
+    return false;
+}
+
+static bool take_value(struct options *o, int id, const char *value)
+{
+    const struct {
+        int id;
+        const char **slot;
+    } values[] = {{O_POLICY, &o->policy}, {O_PRESET, &o->preset},     {O_EXPLAIN, &o->explain},
+                  {O_PATH, &o->path},     {O_SCOPES, &o->scopes},     {O_OP, &o->op},
+                  {O_AS, &o->as},         {O_COMMANDS, &o->commands}, {O_KERNEL, &o->kernel}};
+    for (size_t i = 0; i < ABX_COUNTOF(values); i++) {
+        if (values[i].id != id)
+            continue;
+        *values[i].slot = value != NULL ? value : "";
+        return true;
+    }
+    return false;
+}
+
+static int parse(int argc, char **argv, struct options *o)
+{
+    optind = 0; /* glibc: begin anew */
+    opterr = 0;
+    for (;;) {
+        int at = optind > 0 ? optind : 1;
+        int id = getopt_long(argc, argv, "+:h", long_options, NULL);
+        if (id == -1)
+            break;
+        if (id == ':')
+            return usage_error("expected an argument: ", argv[at]);
+        if (!take_flag(o, id) && !take_value(o, id, optarg))
+            return usage_error("unrecognized or ambiguous: ", argv[at]);
+    }
+    if (optind < argc)
+        return usage_error("unrecognized: ", argv[optind]);
+    if (o->op != NULL && abx_path_op_parse(abx_str(o->op)) < 0)
+        return usage_error("--op is read, write, delete or exec, not ", o->op);
+    if (o->commands != NULL)
+        return usage_error("not_built: --commands (routes of user code are checked by serve): ",
+                           o->commands);
+    if (o->kernel != NULL)
+        return usage_error("not_built: --kernel (this server does not confine processes yet)", "");
+    return 0;
+}
+
+/* ---- warnings ---- */
+
+/* "L1: text" in an arena of the report. */
+static const char *warning_line(struct check *c, const struct abx_finding *f)
+{
+    const char *line = abx_arena_printf(&c->report.arena, "%s: %s", f->rule, f->text);
+    return line != NULL ? line : f->rule;
+}
+
+static int compare_texts(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* L5 stands last, in its own order. The published findings only, unless pedantic. */
+static size_t collect_warnings(struct check *c, const char **out, bool pedantic)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < c->report.count; i++) {
+        const struct abx_finding *f = &c->report.items[i];
+        bool is_ours = abx_str_starts(abx_str(f->rule), "LX");
+        if (strcmp(f->rule, "L5") != 0 && (pedantic || !is_ours))
+            out[count++] = warning_line(c, f);
+    }
+    qsort(out, count, sizeof(*out), compare_texts);
+    for (size_t i = 0; i < c->report.count; i++)
+        if (strcmp(c->report.items[i].rule, "L5") == 0)
+            out[count++] = warning_line(c, &c->report.items[i]);
+    return count;
+}
+
+static void add_l5(struct check *c, const char *what, const char *path)
+{
+    struct abx_report *r = &c->report;
+    if (access(path, W_OK) != 0 || r->items == NULL || r->count >= ABX_REPORT_MAX)
+        return;
+    const char *text =
+        abx_arena_printf(&r->arena, "the policy's %s %s can be written by this user", what, path);
+    if (text != NULL)
+        r->items[r->count++] =
+            (struct abx_finding){.kind = ABX_FINDING_WARNING, .rule = "L5", .text = text};
+}
+
+static void lint_file(struct check *c)
+{
+    const char *file = c->o->policy;
+    if (file == NULL)
+        return;
+    struct abx_str path = abx_str(file);
+    ptrdiff_t slash = abx_str_rchr(path, '/');
+    const char *folder = slash < 0 ? "."
+                         : slash == 0
+                             ? "/"
+                             : abx_arena_c(&c->report.arena, abx_str_sub(path, 0, (size_t)slash));
+    if (c->report.items == NULL)
+        c->report.items =
+            abx_arena_array(&c->report.arena, ABX_REPORT_MAX, sizeof(*c->report.items));
+    add_l5(c, "file", file);
+    if (folder != NULL)
+        add_l5(c, "folder", folder);
+}
+
+/* ---- output ---- */
+
+static int compare_rules(const void *left, const void *right)
+{
+    const struct abx_policy_rule *a = *(const struct abx_policy_rule *const *)left,
+                                 *b = *(const struct abx_policy_rule *const *)right;
+    return strcmp(a->id.ptr, b->id.ptr);
+}
+
+static const struct abx_policy_rule **sorted_rules(struct check *c, size_t *ret_count)
+{
+    const struct abx_policy_rule *rules = abx_policy_rules(c->policy, ret_count);
+    const struct abx_policy_rule **sorted =
+        abx_arena_array(&c->report.arena, *ret_count + 1, sizeof(void *));
+    for (size_t i = 0; sorted != NULL && i < *ret_count; i++)
+        sorted[i] = &rules[i];
+    if (sorted != NULL)
+        qsort(sorted, *ret_count, sizeof(*sorted), compare_rules);
+    return sorted;
+}
+
+static bool is_on(const struct check *c, const struct abx_policy_rule *r)
+{
+    struct abx_policy_verdict v;
+    return c->has_who ? abx_policy_judge(c->policy, r, &c->who, &v) : r->enabled;
+}
+
+static void put_rule_line(const struct check *c, struct abx_buf *out,
+                          const struct abx_policy_rule *r)
+{
+    abx_buf_putf(out, "  [%s] %-24.*s scopes=", is_on(c, r) ? "on " : "off", ABX_STR_FMT(r->id));
+    for (size_t i = 0; i < r->scopes.count; i++)
+        abx_buf_putf(out, "%s%.*s", i ? "," : "", ABX_STR_FMT(r->scopes.items[i]));
+    abx_buf_put_c(out, r->scopes.count ? "\n" : "-\n");
+}
+
+static const char *const confine_names[] = {
+    [ABX_CONFINE_OFF] = "off", [ABX_CONFINE_AUTO] = "auto", [ABX_CONFINE_ADVISORY] = "advisory"};
+
+static void put_text(struct check *c, struct abx_buf *out)
+{
+    const char *lines[ABX_REPORT_MAX];
+    size_t count, warnings = collect_warnings(c, lines, c->o->pedantic);
+    const struct abx_policy_rule **rules = sorted_rules(c, &count);
+    enum abx_confine confine = abx_policy_confine(c->policy);
+    abx_buf_putf(out, "policy ServerPolicy(preset='%s', revision='%s')\n",
+                 abx_policy_preset(c->policy), abx_policy_revision(c->policy));
+    for (size_t i = 0; rules != NULL && i < count; i++)
+        put_rule_line(c, out, rules[i]);
+    if (confine != ABX_CONFINE_OFF)
+        abx_buf_putf(out, "confine: %s; not_built: processes are not confined yet%s\n",
+                     confine_names[confine],
+                     confine == ABX_CONFINE_AUTO ? ", so what would need it answers 403" : "");
+    for (size_t i = 0; i < warnings; i++)
+        abx_buf_putf(out, "warning: %s\n", lines[i]);
+    out->failed |= rules == NULL;
+}
+
+static void put_list(struct abx_json_writer *w, const char *key, struct abx_str_list list)
+{
+    abx_json_key(w, abx_str(key));
+    abx_json_begin_array(w);
+    for (size_t i = 0; i < list.count; i++)
+        abx_json_str(w, list.items[i]);
+    abx_json_end_array(w);
+}
+
+static void put_rule_json(const struct check *c, struct abx_json_writer *w,
+                          const struct abx_policy_rule *r)
+{
+    abx_json_begin_object(w);
+    abx_json_kv_str(w, "endpoint", r->id);
+    abx_json_kv_c(w, "group", abx_group_name(r->group));
+    abx_json_kv_bool(w, "enabled", is_on(c, r));
+    abx_json_key(w, ABX_STR("rule"));
+    if (r->disabled_by.ptr != NULL)
+        abx_json_str(w, r->disabled_by);
+    else
+        abx_json_null(w);
+    put_list(w, "scopes", r->scopes);
+    abx_json_key(w, ABX_STR("limits"));
+    abx_json_begin_object(w);
+    for (int i = 0; i < ABX_LIMIT__COUNT; i++)
+        if (r->limits[i].is_set) {
+            abx_json_key(w, abx_str(abx_limit_name((enum abx_limit)i)));
+            abx_json_raw(w, r->limits[i].text);
+        }
+    abx_json_end_object(w);
+    abx_json_key(w, ABX_STR("paths"));
+    abx_json_begin_object(w);
+    put_list(w, "allow", r->paths.allow);
+    put_list(w, "deny", r->paths.deny);
+    abx_json_kv_bool(w, "read_only", r->paths.read_only);
+    abx_json_end_object(w);
+    abx_json_end_object(w);
+}
+
+static void put_findings(struct check *c, struct abx_json_writer *w)
+{
+    abx_json_key(w, ABX_STR("findings"));
+    abx_json_begin_array(w);
+    for (size_t i = 0; i < c->report.count; i++) {
+        const struct abx_finding *f = &c->report.items[i];
+        abx_json_begin_object(w);
+        abx_json_kv_c(w, "rule", f->rule);
+        abx_json_kv_c(w, "level", f->is_error_level ? "error" : "warning");
+        abx_json_key(w, ABX_STR("place"));
+        if (f->pointer != NULL)
+            abx_json_str(w, abx_str(f->pointer));
+        else
+            abx_json_null(w);
+        abx_json_key(w, ABX_STR("line"));
+        if (f->line > 0)
+            abx_json_i64(w, f->line);
+        else
+            abx_json_null(w);
+        abx_json_kv_c(w, "text", f->text);
+        abx_json_end_object(w);
+    }
+    abx_json_end_array(w);
+}
+
+static void put_json(struct check *c, struct abx_buf *out)
+{
+    const char *lines[ABX_REPORT_MAX];
+    size_t count, warnings = collect_warnings(c, lines, c->o->pedantic);
+    const struct abx_policy_rule **rules = sorted_rules(c, &count);
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, out);
+    abx_json_begin_object(&w);
+    abx_json_kv_c(&w, "revision", abx_policy_revision(c->policy));
+    abx_json_key(&w, ABX_STR("endpoints"));
+    abx_json_begin_array(&w);
+    for (size_t i = 0; rules != NULL && i < count; i++)
+        put_rule_json(c, &w, rules[i]);
+    abx_json_end_array(&w);
+    abx_json_key(&w, ABX_STR("warnings"));
+    abx_json_begin_array(&w);
+    for (size_t i = 0; i < warnings; i++)
+        abx_json_str(&w, abx_str(lines[i]));
+    abx_json_end_array(&w);
+    abx_json_kv_bool(&w, "portable", abx_policy_is_portable(c->policy));
+    put_findings(c, &w);
+    abx_json_kv_c(&w, "confine", confine_names[abx_policy_confine(c->policy)]);
+    abx_json_key(&w, ABX_STR("extensions"));
+    abx_json_begin_array(&w); /* endpoints beside the published ones: none is built */
+    abx_json_end_array(&w);
+    abx_json_end_object(&w);
+    out->failed |= rules == NULL;
+}
+
+/* ---- Python's json.dumps(indent=2): the published output, byte for byte ---- */
+
+static void new_line(struct abx_buf *out, size_t depth)
+{
+    abx_buf_put_byte(out, '\n');
+    for (size_t i = 0; i < depth; i++)
+        abx_buf_put_c(out, "  ");
+}
+
+/* A string token with its quotes; beyond ASCII as \uxxxx. */
+static size_t put_string_token(struct abx_buf *out, struct abx_str json, size_t at)
+{
+    abx_buf_put_byte(out, json.ptr[at++]);
+    while (at < json.len && json.ptr[at] != '"') {
+        unsigned char c = (unsigned char)json.ptr[at];
+        if (c == '\\') {
+            abx_buf_put(out, json.ptr + at, 2);
+            at += 2;
+            continue;
+        }
+        if (c < 0x7f) {
+            abx_buf_put_byte(out, json.ptr[at++]);
+            continue;
+        }
+        size_t extra = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : c >= 0x80;
+        uint32_t v = extra > 0 ? c & (0x3fu >> extra) : c;
+        for (at++; extra > 0; extra--, at++)
+            v = v << 6 | ((unsigned char)json.ptr[at] & 0x3fu);
+        if (v < 0x10000)
+            abx_buf_putf(out, "\\u%04x", v);
+        else
+            abx_buf_putf(out, "\\u%04x\\u%04x", 0xd7c0 + (v >> 10), 0xdc00 + (v & 0x3ff));
+    }
+    abx_buf_put_byte(out, '"');
+    return at + 1;
+}
+
+/* @json comes from the writer: compact and well-formed. */
+static void put_indented(struct abx_buf *out, struct abx_str json)
+{
+    size_t depth = 0;
+    for (size_t at = 0; at < json.len;) {
+        char c = json.ptr[at], next = at + 1 < json.len ? json.ptr[at + 1] : '\0';
+        if (c == '"') {
+            at = put_string_token(out, json, at);
+            continue;
+        }
+        bool opens = c == '{' || c == '[', closes = c == '}' || c == ']';
+        if (closes)
+            new_line(out, --depth);
+        abx_buf_put_byte(out, c);
+        if (opens && (next == '}' || next == ']')) {
+            abx_buf_put_byte(out, next);
+            at += 2;
+            continue;
+        }
+        if (opens)
+            new_line(out, ++depth);
+        else if (c == ',')
+            new_line(out, depth);
+        else if (c == ':')
+            abx_buf_put_byte(out, ' ');
+        at++;
+    }
+    abx_buf_put_byte(out, '\n');
+}
+
+static int print_json(const struct abx_buf *json)
+{
+    ABX_AUTO_BUF out;
+    abx_buf_init(&out, REPORT_BYTES);
+    if (!json->failed)
+        put_indented(&out, abx_buf_str(json));
+    if (json->failed || out.failed) {
+        fputs("configuration error: out of memory\n", stderr);
+        return -1;
+    }
+    fwrite(out.ptr, 1, out.len, stdout);
+    return 0;
+}
+
+/* ---- the verb ---- */
+
+static int explain(struct check *c)
+{
+    struct abx_str scopes[SCOPES_MAX] = {{"*", 1}};
+    struct abx_policy_identity who = {.id = ABX_STR("explain"), .scopes = {scopes, 1}};
+    struct abx_str rest = abx_str(c->o->scopes);
+    who.index = ABX_POLICY_ANONYMOUS;
+    if (rest.len > 0)
+        for (who.scopes.count = 0; who.scopes.count < SCOPES_MAX; who.scopes.count++)
+            if (!abx_str_split(&rest, ',', &scopes[who.scopes.count]))
+                break;
+    who.is_wide = abx_str_is(scopes[0], "*");
+    struct abx__explain ask = {.endpoint = abx_str(c->o->explain),
+                               .who = c->has_who ? &c->who : &who,
+                               .path = abx_str(c->o->path),
+                               .op = c->o->op ? abx_path_op_parse(abx_str(c->o->op)) : -1};
+    ABX_AUTO_BUF json;
+    struct abx_json_writer w;
+    abx_buf_init(&json, REPORT_BYTES);
+    abx_json_writer_init(&w, &json);
+    bool allowed = abx__explain_write(c->policy, &ask, &w);
+    if (print_json(&json) < 0)
+        return EXIT_INVALID;
+    return allowed ? EXIT_VALID : EXIT_DENIED;
+}
+
+static int show(struct check *c)
+{
+    const char *lines[ABX_REPORT_MAX];
+    ABX_AUTO_BUF out;
+    abx_buf_init(&out, REPORT_BYTES);
+    if (c->o->json) {
+        put_json(c, &out);
+        if (print_json(&out) < 0)
+            return EXIT_INVALID;
+    } else {
+        put_text(c, &out);
+        if (out.failed) {
+            fputs("configuration error: out of memory\n", stderr);
+            return EXIT_INVALID;
+        }
+        fwrite(out.ptr, 1, out.len, stdout);
+    }
+    bool fails = c->o->strict || c->o->pedantic;
+    return fails && collect_warnings(c, lines, c->o->pedantic) > 0 ? EXIT_USAGE : EXIT_VALID;
+}
+
+static bool find_identity(struct check *c)
+{
+    for (size_t i = 0; abx_policy_identity_at(c->policy, i, &c->who); i++)
+        if (abx_str_is(c->who.id, c->o->as))
+            return true;
+    return false;
+}
+
+static int run(struct check *c)
+{
+    c->has_who = c->o->as != NULL;
+    if (c->has_who && !find_identity(c))
+        return usage_error("--as: the policy has no identity ", c->o->as);
+    if (c->o->explain != NULL)
+        return explain(c);
+    abx_policy_lint(c->policy, true, &c->report);
+    lint_file(c);
+    return show(c);
+}
+
+int abx_server_check_config(int argc, char **argv)
+{
+    struct options o = {0};
+    struct check c = {.o = &o};
+    struct abx_error err = {0};
+    int failed = parse(argc, argv, &o);
+    if (failed != 0)
+        return failed;
+    if (o.help) {
+        fputs(usage_text, stdout);
+        return EXIT_VALID;
+    }
+    const struct abx__policy_args args = {.file = o.policy, .preset = o.preset, .no_env = o.no_env};
+    if (abx__policy_source_read(&args, &c.source, &err) < 0) {
+        fprintf(stderr, "policy error: %s\n", err.msg);
+        abx__policy_source_done(&c.source);
+        return EXIT_INVALID;
+    }
+    int status = EXIT_INVALID;
+    abx_report_init(&c.report);
+    if (abx__policy_source_load(&c.source, &args, &c.policy, &c.report) < 0)
+        abx__policy_print_errors(stderr, &c.report, c.source.name, false);
+    else
+        status = run(&c);
+    abx_policy_unref(c.policy);
+    abx_report_done(&c.report);
+    abx__policy_source_done(&c.source);
+    return status;
+}
+
+int abx_server_version(int argc, char **argv)
+{
+    bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    if (argc > 1 && !json) {
+        fprintf(stderr, "agent-sandbox-server version: error: unrecognized: %s\n", argv[1]);
+        return EXIT_USAGE;
+    }
+    if (json)
+        printf("{\"version\":\"%s\",\"api_version\":2,\"implementation\":\"agent-sandbox %s\"}\n",
+               ABX_SERVER_COMPAT, ABX_VERSION);
+    else
+        puts(ABX_SERVER_COMPAT);
+    return EXIT_VALID;
+}

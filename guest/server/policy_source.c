@@ -1,0 +1,158 @@
+/* guest/server/policy_source.c: the first source that is present wins; nothing is merged, and a
+ * source that can not be read ends the program: never a fallback. */
+#include "guest/server/policy_source.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/contract/contract.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "lib/base/banned.h"
+
+enum { POLICY_BYTES = 1 << 20 };
+
+/* ---- finding it ---- */
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static int read_file(const char *name, struct abx__policy_source *ret, struct abx_error *err)
+{
+    struct abx_str file = abx_str(name);
+    if (abx_str_ends(file, ".yaml") || abx_str_ends(file, ".yml"))
+        return abx_err_set(err, ABX_UNIMPLEMENTED,
+                           "not_built: %s: this server reads no YAML policy; write it as JSON",
+                           name);
+    int got = abx_fd_read_file(AT_FDCWD, name, POLICY_BYTES, &ret->text, &ret->len);
+    if (got == -EFBIG)
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "the policy file %s is longer than %d bytes",
+                           name, (int)POLICY_BYTES);
+    if (got < 0)
+        return abx_err_sys(err, got, "can not read the policy file %s", name);
+    ret->name = name;
+    return 0;
+}
+
+static int copy_text(const char *text, const char *name, struct abx__policy_source *ret,
+                     struct abx_error *err)
+{
+    ret->text = abx_str_dup(abx_str(text));
+    if (ret->text == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+    ret->len = strlen(text);
+    ret->name = name;
+    return 0;
+}
+
+int abx__policy_source_read(const struct abx__policy_args *args, struct abx__policy_source *ret,
+                            struct abx_error *err)
+{
+    const char *inline_text = variable(ABX_ENV_SERVER_POLICY),
+               *file = variable(ABX_ENV_SERVER_POLICY_FILE);
+    struct stat st;
+    *ret = (struct abx__policy_source){.name = "default"};
+    if (args->file != NULL)
+        return read_file(args->file, ret, err);
+    if (args->preset != NULL) {
+        ret->name = "--preset";
+        return 0;
+    }
+    if (inline_text != NULL)
+        return copy_text(inline_text, ABX_ENV_SERVER_POLICY, ret, err);
+    if (file != NULL)
+        return read_file(file, ret, err);
+    if (stat(ABX_SERVER_POLICY_PATH, &st) == 0 && S_ISREG(st.st_mode))
+        return read_file(ABX_SERVER_POLICY_PATH, ret, err);
+    return 0;
+}
+
+void abx__policy_source_done(struct abx__policy_source *s)
+{
+    free(s->text);
+    *s = (struct abx__policy_source){0};
+}
+
+/* ---- loading ---- */
+
+static const char *from_environment(void *ctx, const char *name)
+{
+    (void)ctx;
+    return getenv(name);
+}
+
+int abx__policy_source_load(const struct abx__policy_source *source,
+                            const struct abx__policy_args *args, struct abx_policy **ret,
+                            struct abx_report *report)
+{
+    struct abx_policy_facts facts = {
+        .text = abx_str_n(source->text ? source->text : "", source->len),
+        .has_text = source->text != NULL,
+        .preset = abx_str(args->preset),
+        .enabled_groups = abx_str(variable("ABX_SERVER_ENABLED_GROUPS")),
+        .base_dir = abx_str(variable(ABX_ENV_SERVER_BASE_DIR)),
+        .routes = args->routes,
+        .route_count = args->route_count,
+        .code_groups = args->code_groups,
+        .code_group_count = args->code_group_count,
+        .getenv = from_environment,
+        .no_env = args->no_env,
+    };
+    if (args->with_token)
+        facts.legacy_token = abx_str(variable(ABX_ENV_SERVER_TOKEN));
+    return abx_policy_load(&facts, ret, report);
+}
+
+/* ---- printing ---- */
+
+static void print_position(FILE *out, const struct abx_finding *f, const char *source)
+{
+    if (f->line == 0)
+        return;
+    fprintf(out, " (%s:%u:%u%s%s)", source, f->line, f->column,
+            f->pointer != NULL && f->pointer[0] ? " " : "", f->pointer ? f->pointer : "");
+}
+
+void abx__policy_print_errors(FILE *out, const struct abx_report *report, const char *source,
+                              bool serving)
+{
+    for (size_t i = 0; i < report->count; i++) {
+        const struct abx_finding *f = &report->items[i];
+        if (f->kind == ABX_FINDING_WARNING)
+            continue;
+        bool configuration = serving && f->kind == ABX_FINDING_CONFIGURATION;
+        fprintf(out, "%s error: %s%s%s", configuration ? "configuration" : "policy",
+                f->place ? f->place : "", f->place ? ": " : "", f->text);
+        print_position(out, f, source);
+        fputc('\n', out);
+    }
+    if (report->dropped > 0)
+        fprintf(out, "policy error: and %zu more\n", report->dropped);
+}
+
+int abx__policy_open(const struct abx__policy_args *args, bool serving, struct abx_policy **ret,
+                     const char **ret_name)
+{
+    struct abx__policy_source source;
+    struct abx_report report;
+    struct abx_error err = {0};
+    if (abx__policy_source_read(args, &source, &err) < 0) {
+        fprintf(stderr, "policy error: %s\n", err.msg);
+        return -1;
+    }
+    abx_report_init(&report);
+    int failed = abx__policy_source_load(&source, args, ret, &report);
+    if (failed < 0)
+        abx__policy_print_errors(stderr, &report, source.name, serving);
+    else
+        *ret_name = source.name;
+    abx_report_done(&report);
+    abx__policy_source_done(&source);
+    return failed;
+}

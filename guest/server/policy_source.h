@@ -1,0 +1,44 @@
+/* guest/server/policy_source.h: which document is in force, read and compiled; how its mistakes are
+ * printed. Shared by serve and check-config. Spec: policy.md A1; server.md 1. */
+#pragma once
+#include "lib/base/err.h"
+#include "lib/policy/policy.h"
+
+#include <stdio.h>
+
+struct abx__policy_args {
+    const char *file, *preset; /* --policy, --preset; NULL = not given */
+    bool no_env;               /* check-config --no-env */
+    bool with_token;           /* serve: ABX_SERVER_TOKEN becomes an identity */
+    const struct abx_policy_route *routes;
+    size_t route_count;
+    const struct abx_policy_code_group *code_groups;
+    size_t code_group_count;
+};
+
+/* A document as found. */
+struct abx__policy_source {
+    char *text; /* heap; NULL: none, the empty document */
+    size_t len;
+    const char *name; /* file name or variable, for messages; "default" without a document */
+};
+
+/** Finds and reads the document: --policy, --preset alone, ABX_SERVER_POLICY,
+ * ABX_SERVER_POLICY_FILE, the well-known file, none. 0, or -1 with a sentence in @err: the start
+ * ends with exit 1. */
+int abx__policy_source_read(const struct abx__policy_args *args, struct abx__policy_source *ret,
+                            struct abx_error *err);
+void abx__policy_source_done(struct abx__policy_source *s);
+/** Compiles @source against the routes in @args and the process environment, as abx_policy_load().
+ */
+int abx__policy_source_load(const struct abx__policy_source *source,
+                            const struct abx__policy_args *args, struct abx_policy **ret,
+                            struct abx_report *report);
+/** One line per mistake: "policy error: PLACE: TEXT (FILE:LINE:COLUMN POINTER)"; what was found
+ * only against routes and environment reads "configuration error" when @serving. */
+void abx__policy_print_errors(FILE *out, const struct abx_report *report, const char *source,
+                              bool serving);
+/** Reads and loads; mistakes go to stderr. 0 or -1 (exit 1). *ret_name: of the source, for the
+ * start line; borrowed from argv, the environment or constants. */
+int abx__policy_open(const struct abx__policy_args *args, bool serving, struct abx_policy **ret,
+                     const char **ret_name);
