@@ -2,13 +2,15 @@
  *
  * jansson builds its tree before anyone can look at it, so a scan over the raw bytes comes first:
  * it bounds nesting and the number of values, hence the memory that a small text can ask for. */
-#include "lib/json/json.h"
+#include "lib/json/json_priv.h"
 
 #include "lib/base/assert.h"
+#include "lib/base/fd.h"
 #include "lib/base/parse.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "lib/base/banned.h"
 
@@ -73,6 +75,17 @@ static int check_shape(struct abx_str text, unsigned max_depth, struct abx_error
     return 0;
 }
 
+static json_t *load_narrowed(struct abx_str text, size_t flags, json_error_t *at)
+{
+    ABX_AUTO_FREE char *copy = malloc(text.len + 1);
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, text.ptr, text.len);
+    copy[text.len] = '\0';
+    abx__json_narrow(copy, text.len);
+    return json_loadb(copy, text.len, flags, at);
+}
+
 int abx_json_parse(struct abx_str text, const struct abx_json_limits *limits, json_t **ret,
                    struct abx_error *err)
 {
@@ -84,7 +97,11 @@ int abx_json_parse(struct abx_str text, const struct abx_json_limits *limits, js
     if (check_shape(text, max_depth, err) < 0)
         return -1;
     json_error_t at;
-    json_t *doc = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_DECODE_ANY, &at);
+    size_t flags = JSON_DECODE_ANY | (limits && limits->allow_nul ? JSON_ALLOW_NUL : 0);
+    json_t *doc = json_loadb(text.ptr ? text.ptr : "", text.len, flags, &at);
+    if (doc == NULL && limits && limits->wide_numbers &&
+        json_error_code(&at) == json_error_numeric_overflow)
+        doc = load_narrowed(text, flags, &at);
     if (doc == NULL) {
         if (json_error_code(&at) == json_error_out_of_memory)
             return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");

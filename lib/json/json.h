@@ -47,6 +47,8 @@ struct abx_json_map {
 struct abx_json_limits {
     size_t max_bytes;   /* default 1 MiB */
     unsigned max_depth; /* default 32 */
+    bool allow_nul;     /* "\u0000" in a string; it then holds a NUL */
+    bool wide_numbers;  /* numbers beyond 64 bits become the nearest double, at most 1e308 */
 };
 /** Parses the whole of @text (one value, UTF-8, no trailing bytes). The document is freed with
  *  abx_json_free(). Errors name line and column. */

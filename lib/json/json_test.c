@@ -326,3 +326,42 @@ TEST(json_any_failed_allocation_is_reported)
     }
     assert_true(n > 2);
 }
+
+static void expect_number(const char *text, double want)
+{
+    struct abx_json_limits wide = {.wide_numbers = true};
+    struct json_t *doc = NULL;
+    struct abx_error err = {0};
+    assert_int_equal(abx_json_parse(abx_str(text), NULL, &doc, &err), -1);
+    assert_int_equal(abx_json_parse(abx_str(text), &wide, &doc, &err), 0);
+    double got = json_number_value(json_array_get(doc, 0));
+    if (fabs(got - want) > fabs(want) * 1e-14)
+        fail_msg("%s: %g, not %g", text, got, want);
+    abx_json_free(doc);
+}
+
+TEST(numbers_beyond_64_bits_are_read_when_asked_for)
+{
+    char many[4100] = "[-";
+    expect_number("[1e400]", 1e308);
+    expect_number("[-1.5E+999, \"1e999\"]", -1e308);
+    expect_number("[9223372036854775808]", 9223372036854775808.0);
+    expect_number("[-12345678901234567890123]", -12345678901234567890123.0);
+    memset(many + 2, '9', 4000);
+    memcpy(many + 4002, "]", 2);
+    expect_number(many, -1e308);
+    struct abx_json_limits wide = {.wide_numbers = true};
+    struct json_t *doc = NULL;
+    assert_int_equal(abx_json_parse(ABX_STR("[01, 1e400]"), &wide, &doc, NULL), -1);
+    assert_int_equal(abx_json_parse(ABX_STR("[1e400, 1.]"), &wide, &doc, NULL), -1);
+}
+
+TEST(a_nul_in_a_string_is_read_when_asked_for)
+{
+    struct abx_json_limits nul = {.allow_nul = true};
+    struct json_t *doc = NULL;
+    assert_int_equal(abx_json_parse(ABX_STR("\"a\\u0000b\""), NULL, &doc, NULL), -1);
+    assert_int_equal(abx_json_parse(ABX_STR("\"a\\u0000b\""), &nul, &doc, NULL), 0);
+    assert_int_equal(json_string_length(doc), 3);
+    abx_json_free(doc);
+}
