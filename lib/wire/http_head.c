@@ -214,8 +214,10 @@ static struct abx__http_why on_content_length(struct facts *f, struct abx_str va
         if (value.ptr[i] < '0' || value.ptr[i] > '9')
             return refuse(400, "malformed Content-Length");
     uint64_t n;
-    if (abx_parse_u64(value, &n) < 0 || n > INT64_MAX)
+    if (value.len == 0)
         return refuse(400, "malformed Content-Length");
+    if (abx_parse_u64(value, &n) < 0 || n > INT64_MAX)
+        return refuse(413, "Content-Length beyond any limit");
     f->head->content_length = n;
     f->head->has_length = true;
     return accepted;
