@@ -314,13 +314,21 @@ static void put_escaped(struct abx_buf *b, const char *text)
     }
 }
 
+static void put_refusal(struct abx_buf *body, int status, const char *message)
+{
+    abx_buf_putf(body, "{\"code\":%d,\"message\":\"", status);
+    put_escaped(body, message);
+    abx_buf_put_c(body, "\"}\n");
+}
+
 void abx__http_refuse(struct abx_http_conn *c, int status, const char *message)
 {
     ABX_AUTO_BUF body;
     abx_buf_init(&body, 1024);
-    abx_buf_putf(&body, "{\"code\":%d,\"message\":\"", status);
-    put_escaped(&body, message);
-    abx_buf_put_c(&body, "\"}\n");
+    if (c->server->o.refusal)
+        c->server->o.refusal(c->server->o.user, status, message, &body);
+    else
+        put_refusal(&body, status, message);
     abx_http_write_status(&c->out, status, abx_str(abx_http_reason(status)));
     abx_buf_put_str(&c->out, abx__http_date(c->server));
     abx_http_write_header(&c->out, ABX_STR("Content-Type"),

@@ -44,6 +44,8 @@ struct abx_http_server_options {
     uint32_t max_conns;       /* beyond: the listener pauses; default 2,000 */
     size_t high_water;        /* write queue per connection; default 64 KiB */
     bool (*on_accept)(void *user, int fd, int listener_tag); /* may refuse; may be NULL */
+    /** Writes the JSON body that says why a request was not parsed. NULL: {"code","message"}. */
+    void (*refusal)(void *user, int status, const char *message, struct abx_buf *out);
 };
 
 int abx_http_server_open(struct abx_loop *l, const struct abx_http_server_options *o,
