@@ -1,0 +1,38 @@
+/* guest/caps/run.h: one program from start to end, its output handed on as it comes. Nothing is
+ * kept here: a slow taker stops the child (back-pressure). Protocol-free. Loop thread only.
+ *
+ * The end comes when the leader is reaped and both pipes are at EOF, or 500 ms without output after
+ * the reap, or 2 s after it (decisions.md): a program left in the background does not hold it. */
+#pragma once
+#include "guest/caps/process.h"
+
+struct abx_run; /* opaque */
+struct abx_run_spec {
+    const char *path; /* absolute; or with a slash: from cwd; else searched in search_path */
+    const char *search_path;
+    char *const *argv, *const *envp;
+    const char *cwd;     /* NULL: inherited */
+    uint64_t timeout_ms; /* to SIGKILL of the group; 0: none */
+    uint32_t umask;      /* 0: 022 */
+};
+struct abx_run_end {
+    int exit_code; /* -N: killed by signal N */
+    bool by_deadline;
+    bool is_output_open; /* somebody still holds a pipe */
+};
+struct abx_run_ops {
+    /** False: no more until abx_run_resume(). */
+    bool (*on_data)(struct abx_run *r, enum abx_output kind, struct abx_str data);
+    /** Once, the last callback. */
+    void (*on_end)(struct abx_run *r, const struct abx_run_end *end);
+};
+/** The child has a session of its own and /dev/null as its input. @err->sys tells why it could not
+ *  start. On success the caller owns *ret. */
+int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,
+                  const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
+                  struct abx_error *err);
+void *abx_run_owner(const struct abx_run *r);
+pid_t abx_run_pid(const struct abx_run *r);
+void abx_run_resume(struct abx_run *r);
+/** Lets go; a group whose leader still runs is killed. No callback after. Accepts NULL. */
+void abx_run_close(struct abx_run *r);

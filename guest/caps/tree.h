@@ -1,0 +1,53 @@
+/* guest/caps/tree.h: files by resolved paths: an open that meets a link on the way fails, so what
+ * is opened is what was judged (security S17). Protocol-free.
+ *
+ * All of these block: they run on the loop's pool. System leaf: >= 0 or -errno. Paths are absolute
+ * and normalised. -EXDEV: the object lies on a file system of the kernel's own (proc, sysfs,
+ * cgroup...), which is never served. */
+#pragma once
+#include "lib/base/buf.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+/** Follows all links of @path; missing parts stay, a loop stays as it is. @keep_last: a link that
+ * is the last component is not followed. Appends to @out, which must be empty. -ENOMEM,
+ * -ENAMETOOLONG. */
+int abx_tree_resolve(struct abx_str path, bool keep_last, struct abx_buf *out);
+/** A descriptor. Never blocks on a FIFO, never makes a terminal ours. -ELOOP: there is a link. */
+int abx_tree_open(struct abx_str path, int flags, mode_t mode);
+/** Of the object itself, also of a link when it is the last component. */
+int abx_tree_stat(struct abx_str path, struct stat *ret);
+/** Makes @path and its parents (0777 less the umask). 1: it was there. -EEXIST: it is no folder;
+ *  -ENOTDIR: a parent is none. */
+int abx_tree_mkdirs(struct abx_str path);
+
+struct abx_tree_entry {
+    struct abx_str name, path;
+    struct stat st; /* of the entry itself */
+};
+struct abx_tree_walk {
+    struct abx_str path;
+    uint32_t depth; /* 1: the folder alone */
+    /** False: leave the entry out, with what is beneath. */
+    bool (*shows)(void *ctx, const struct abx_tree_entry *e);
+    /** False: enough. */
+    bool (*take)(void *ctx, const struct abx_tree_entry *e);
+    void *ctx;
+};
+/** Depth first, in the order of the folders; links are entries and are not followed; folders that
+ * can not be read are passed over, but for the first: -ENOTDIR, -EACCES. */
+int abx_tree_walk(const struct abx_tree_walk *w);
+/** Removes @path: a link itself, a folder with everything in it. -ENOENT. */
+int abx_tree_remove(struct abx_str path);
+
+struct abx_tree_put {
+    struct abx_str path, content;
+    bool must_be_new; /* else -EEXIST */
+};
+/** Writes a whole file: a new one beside it, then a rename; in place where the file has several
+ * names. An existing file keeps its mode (less set-id bits) and owner; a new one gets 0666 less the
+ * umask. The folder must be there. -EISDIR; -EINVAL: it is neither file nor folder. */
+int abx_tree_put(const struct abx_tree_put *put);
