@@ -4,7 +4,7 @@
 # its own loader and libraries: build/<preset>/guest-libs/ is laid over a sandbox as /.fce2b/lib.
 # abx-guest-host is the same objects linked as an ordinary program, for tests on the host.
 function(abx_add_guest)
-  set(libs abx_guest_init abx_guest_gateway abx_guest_envd)
+  set(libs abx_guest_init abx_guest_gateway abx_guest_envd abx_guest_server)
   if(ABX_STATIC)
     add_executable(abx-guest guest/main.c)
     target_link_libraries(abx-guest PRIVATE ${libs})
@@ -27,6 +27,11 @@ function(abx_add_guest)
   add_dependencies(abx-guest abx-guest-host) # its libraries come with the host's link
 endfunction()
 abx_add_guest()
+# The server is the guest binary under its own name.
+add_custom_target(agent-sandbox-server ALL
+  COMMAND ${CMAKE_COMMAND} -E create_symlink $<TARGET_FILE_NAME:abx-guest-host>
+    ${CMAKE_BINARY_DIR}/bin/agent-sandbox-server
+  DEPENDS abx-guest-host VERBATIM)
 add_dependencies(guest_program_test abx-guest) # it runs the program
 
 # The sandbox's seccomp filter, made at build time (security S54).

@@ -6,6 +6,7 @@
 #include "guest/envd/envd.h"
 #include "guest/gateway/gateway.h"
 #include "guest/init/init.h"
+#include "guest/server/server.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -351,7 +352,10 @@ static int run_envd(int argc, char **argv)
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} roles[] = {{"entrypoint", run_entrypoint}, {"gateway", run_gateway}, {"envd", run_envd}};
+} roles[] = {{"entrypoint", run_entrypoint},
+             {"gateway", run_gateway},
+             {"envd", run_envd},
+             {"agent-sandbox-server", abx_server_main}};
 
 static int usage(const char *program)
 {

@@ -6,16 +6,18 @@
  * later, on the loop thread; it asks call->rule for paths, limits and parameters. Loop thread only.
  */
 #pragma once
+#include "guest/server/options.h"
 #include "guest/server/server.h"
+#include "guest/server/source.h"
+#include "guest/server/target.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
 #include "lib/policy/meter.h"
 #include "lib/policy/policy.h"
 
-struct abx_procs;
+struct abx_policy_root;
 struct abx__call;
 struct abx__commands; /* the command hosts: commands.c */
-struct abx__audit;
 
 enum {
     ABX__BODY_MAX = 10485760, /* without max_request_bytes */
@@ -23,18 +25,19 @@ enum {
     ABX__QUERY_MAX = 64,      /* parameters of a query */
     ABX__PARAMS_MAX = 8,      /* {name} parts of a path */
     ABX__AUDIT_PATHS = 8,
-    ABX__STOP_MS = 5000, /* from SIGTERM to the end */
+    ABX__STOP_MS = 5000,                 /* from SIGTERM to the end */
+    ABX__BODY_IDLE_MS = 30000,           /* without a byte of the body */
+    ABX__BODIES_MAX = 256 * 1024 * 1024, /* bytes of all calls together */
 };
 
 /* ---- the daemon (serve.c) ---- */
 
 /* What the command line of serve says. Strings of argv: they live as long as the process. */
 struct abx__serve_options {
-    const char *host, *policy_file, *preset, *base_dir, *unix_path, *log, *python, *python_path;
-    uint32_t port, pty_port;
-    bool has_pty_port;           /* named by the option */
-    const char *const *commands; /* --commands, in order */
-    size_t command_count;
+    const char *host, *policy_file, *preset, *base_dir, *unix_path, *python, *python_path;
+    int64_t port, pty_port;
+    bool has_pty_port;                /* named by the option */
+    struct abx__option_list commands; /* --commands, in order */
 };
 
 /* A route that user code registered. What it points to lives as long as the server. */
@@ -50,19 +53,26 @@ struct abx__server {
     struct abx_http_server *http;
     struct abx_policy *policy; /* the one in force */
     struct abx_policy_meter *meter;
-    char **env;       /* of children: the start's environment without secrets, NULL-terminated */
-    const char *path; /* PATH in it; where programs are looked up */
-    char *cwd;        /* of the server, absolute */
-    struct abx__audit *audit;
+    char **env;          /* of children: the start's environment without secrets, NULL-terminated */
+    const char *path;    /* PATH in it; where programs are looked up */
+    char *cwd;           /* of the server, absolute */
+    uint64_t upload_cap; /* ABX_MAX_UPLOAD_SIZE */
+    size_t shells;       /* programs of /shell that run */
+    uint64_t audit_lost; /* lines that were not taken */
+    uint32_t umask;      /* of the start; children get it */
     struct abx__commands *commands;
     /* filled by the command hosts before the freeze: */
     struct abx__custom *custom;
     struct abx_policy_code_group *code_groups;
     size_t custom_count, code_group_count;
     /* private to serve.c */
-    struct abx_signal term, interrupt, hangup, reopen;
-    struct abx_timer stop_timer;
+    struct abx__source source;
+    struct abx_signal term, interrupt, hangup;
+    struct abx_timer stop_timer, sweep;
     struct abx_list calls; /* in flight */
+    size_t body_bytes;     /* of all bodies that are held */
+    uint64_t call_number;
+    char call_prefix[9]; /* of request ids */
     int http_fd, exit_code, stop_signal;
     bool is_listening, is_stopping;
 };
@@ -83,9 +93,6 @@ const struct abx__route *abx__route_find(struct abx_str id);
 
 /* ---- a call (call.c) ---- */
 
-struct abx__pair {
-    struct abx_str name, value;
-};
 struct abx__call {
     struct abx_http_req *req;
     struct abx__server *server;
@@ -110,13 +117,18 @@ struct abx__call {
     struct abx_str audit_paths[ABX__AUDIT_PATHS];
     size_t audit_path_count;
     const char *audit_code;
-    int64_t began_ms;
+    char id[24];              /* X-Request-Id */
+    int64_t began_ms, fed_ms; /* monotonic: the head came, the last bytes of the body came */
     uint64_t body_limit;
     int status; /* 0: nothing answered yet */
-    bool has_slot, was_too_large;
+    bool has_slot, is_reading, is_audited, is_stream;
 };
 
-void abx__on_request(struct abx_http_req *req);
+void abx__server_on_request(struct abx_http_req *req);
+/** The body of an answer to a request that could not be read. */
+void abx__server_on_refusal(void *user, int status, const char *message, struct abx_buf *out);
+/** Ends calls whose body has stopped coming; every few seconds. */
+void abx__calls_sweep(struct abx__server *s);
 /** The value of a query parameter; ptr NULL when absent or empty. */
 struct abx_str abx__call_query(const struct abx__call *c, const char *name);
 /** The part of the path that {name} stands for. */
@@ -152,6 +164,9 @@ static inline bool abx__call_is_answered(const struct abx__call *c)
     return c->status != 0;
 }
 
+/** The line of @c in the audit log, once; before the last byte of the answer. */
+void abx__audit_call(struct abx__call *c);
+
 /* ---- server-sent events: begin, events, end ---- */
 
 void abx__call_sse_begin(struct abx__call *c);
@@ -162,21 +177,75 @@ bool abx__call_sse_event(struct abx__call *c, const char *name, struct abx_str j
 void abx__call_sse_ping(struct abx__call *c);
 void abx__call_sse_end(struct abx__call *c);
 
-/* ---- paths (path.c): policy.md A10 for this call ---- */
+/* ---- paths (bounds.c): policy.md A10. Pool threads too: all it reads is constant ---- */
 
-/* A path that the policy lets this call use. Memory is the call's. */
-struct abx__allowed_path {
-    struct abx_str resolved; /* all links followed, missing parts kept */
-    struct abx_str root;     /* the resolved root that holds it */
+/* Where an endpoint may go, with its roots resolved: a value (S80). Memory is the arena's. */
+struct abx__bounds {
+    const struct abx_policy *policy;
+    const struct abx_policy_rule *rule;
+    struct abx_arena *arena;
+    struct abx_policy_root *roots;
+    size_t root_count;
+    struct abx_str *resolved_deny; /* as in struct abx_policy_path_facts */
 };
-/** Judges @path for @op ("cwd" or NULL as @field). On false the call is answered. Blocks for a few
- *  lstat() calls. */
-bool abx__call_path(struct abx__call *c, struct abx_str path, enum abx_path_op op,
-                    const char *field, struct abx__allowed_path *ret);
-/** As above without answering: false with the verdict. For checks. */
-bool abx__path_judge(const struct abx__call *c, const struct abx_policy_rule *rule,
-                     struct abx_str path, enum abx_path_op op, const char *field,
-                     struct abx__allowed_path *ret, struct abx_policy_verdict *v);
+/** Blocks. 0, or -1 without memory. The policy must outlive it. */
+int abx__bounds_init(struct abx__bounds *b, const struct abx_policy *policy,
+                     const struct abx_policy_rule *rule, struct abx_arena *a);
+struct abx__path_ask {
+    struct abx_str path; /* as given */
+    enum abx_path_op op;
+    const char *field; /* "cwd": begins the text of a refusal; NULL: none */
+    bool keep_last;    /* the last component is meant itself, also when it is a link (P28) */
+};
+/** Whether the path may be used; *ret is it with all links followed (missing parts kept), in the
+ * arena. Blocks. False: the refusal is in @v. */
+bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *ask,
+                       struct abx_str *ret, struct abx_policy_verdict *v);
+/** Whether the resolved path is a root itself. */
+bool abx__bounds_is_root(const struct abx__bounds *b, struct abx_str resolved);
+/** An entry of a listing: not denied, and a link leads inside (or nowhere, but inside). Blocks. */
+bool abx__bounds_shows(const struct abx__bounds *b, struct abx_str path, bool is_link);
+
+/* ---- work on the pool (job.c) ---- */
+
+/* What a call does off the loop. It owns all that it needs; the call may end before it does. */
+struct abx__job {
+    struct abx_work work;
+    struct abx__call *call; /* NULL: the call is over, the outcome is thrown away */
+    struct abx__server *server;
+    struct abx_policy *policy;
+    const struct abx_policy_rule *rule;
+    struct abx_arena arena;
+    struct json_t *body; /* of the call, which has it no more */
+    struct abx__pair *query;
+    size_t query_count;
+    void (*run)(struct abx__job *j);  /* pool thread */
+    void (*done)(struct abx__job *j); /* loop thread, call not NULL, nothing was refused; NULL:
+                                         answer 200 and `out` */
+    void (*drop)(struct abx__job *j); /* before the job goes; may be NULL */
+    void *data;                       /* of run and done, in the arena */
+    /* the outcome, set by run; the first that is set is answered */
+    struct abx_policy_verdict verdict;
+    int fail_status;
+    const char *fail_type;
+    char fail_text[512];
+    int errnum; /* positive: abx__call_fail_errno() with fail_text */
+    struct abx_buf out;
+    struct abx_str noted_path; /* for the audit line */
+};
+/** A job for the call, which is not answered before it is done. NULL: the call is answered (no
+ * memory).
+ *  @out_max bounds the document. */
+struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *j), size_t out_max);
+void abx__job_start(struct abx__job *j);
+/** job->data, zeroed; NULL: the outcome is set and run will not be called. */
+void *abx__job_data(struct abx__job *j, size_t size);
+/** Of the query that the call had. */
+struct abx_str abx__job_query(const struct abx__job *j, const char *name);
+/** Sets the outcome; returns false. */
+bool abx__job_fail(struct abx__job *j, int status, const char *type, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+bool abx__job_fail_errno(struct abx__job *j, int errnum, struct abx_str what);
 
 /* ---- children (environment.c) ---- */
 

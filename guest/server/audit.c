@@ -1,0 +1,97 @@
+/* guest/server/audit.c: one JSON line per call on standard error. policy.md A13, C4, P11.
+ *
+ * Never in it: tokens, headers, query, bodies, arguments. A reader that does not keep up loses
+ * lines, which are counted; the server goes on. */
+#include "guest/server/server_priv.h"
+
+#include "lib/base/time.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { LINE_MAX_BYTES = 32768, PATH_SHOWN = 512 };
+
+static void put_remote(struct abx_json_writer *w, const struct abx__call *c)
+{
+    struct sockaddr_storage a;
+    socklen_t len = sizeof(a);
+    char text[INET6_ADDRSTRLEN] = "";
+    if (getpeername(abx_http_peer_fd(c->req), (struct sockaddr *)&a, &len) < 0)
+        return;
+    if (a.ss_family == AF_INET)
+        inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, text, sizeof(text));
+    else if (a.ss_family == AF_INET6)
+        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, text, sizeof(text));
+    abx_json_kv_c(w, "remote", text[0] ? text : "unix");
+}
+
+static void put_line(struct abx_buf *out, const struct abx__call *c, const char *code)
+{
+    struct abx_json_writer w;
+    char ts[32];
+    int64_t now = abx_time_wall_ms();
+    snprintf(ts, sizeof(ts), "%lld.%03d", (long long)(now / 1000), (int)(now % 1000));
+    abx_json_writer_init(&w, out);
+    abx_json_begin_object(&w);
+    abx_json_key(&w, ABX_STR("ts"));
+    abx_json_raw(&w, abx_str(ts));
+    abx_json_key(&w, ABX_STR("identity"));
+    if (c->who.id.ptr)
+        abx_json_str(&w, c->who.id);
+    else
+        abx_json_null(&w);
+    abx_json_kv_str(&w, "endpoint", c->rule->id);
+    abx_json_kv_str(&w, "method", c->req->head->method);
+    abx_json_kv_c(&w, "decision", code ? "deny" : "allow");
+    abx_json_kv_i64(&w, "status", c->status);
+    abx_json_key(&w, ABX_STR("code"));
+    if (code)
+        abx_json_str(&w, abx_str(code));
+    else
+        abx_json_null(&w);
+    abx_json_key(&w, ABX_STR("paths"));
+    abx_json_begin_array(&w);
+    for (size_t i = 0; i < c->audit_path_count; i++)
+        abx_json_str(&w, c->audit_paths[i]);
+    abx_json_end_array(&w);
+    abx_json_kv_c(&w, "id", c->id);
+    put_remote(&w, c);
+    abx_json_kv_str(&w, "path", abx_str_sub(c->path, 0, PATH_SHOWN));
+    abx_json_kv_i64(&w, "ms", abx_time_mono_ms() - c->began_ms);
+    abx_json_end_object(&w);
+    abx_buf_put_byte(out, '\n');
+}
+
+/* In one write, and only when it will not block. */
+static void write_line(struct abx__server *s, struct abx_str line)
+{
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
+        write(STDERR_FILENO, line.ptr, line.len) != (ssize_t)line.len)
+        s->audit_lost++;
+}
+
+void abx__audit_call(struct abx__call *c)
+{
+    if (c->is_audited || c->rule == NULL)
+        return;
+    c->is_audited = true;
+    const char *code = c->audit_code;
+    if (code == NULL && (c->status >= 400 || c->status == 0))
+        code = "error";
+    if (c->rule->audit == ABX_AUDIT_OFF || (c->rule->audit == ABX_AUDIT_DENY && code == NULL))
+        return;
+    ABX_AUTO_BUF line;
+    abx_buf_init(&line, LINE_MAX_BYTES);
+    put_line(&line, c, code);
+    if (abx_buf_failed(&line))
+        c->server->audit_lost++;
+    else
+        write_line(c->server, abx_buf_str(&line));
+}

@@ -1,0 +1,408 @@
+/* guest/server/call.c: one request from its head to its handler, in the order of server-api.md 3.
+ * Loop thread.
+ *
+ * Route, credential, endpoint and scopes, rate and concurrency, query, body, handler. Every refusal
+ * is answered where it is found; the slot is given back and the audit line written when the
+ * exchange ends. */
+#include "guest/server/server_priv.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/time.h"
+#include "lib/contract/contract.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "lib/base/banned.h"
+
+enum { CREDENTIALS_MAX = 16, METHODS_MAX = 64 };
+
+/* ---- what handlers ask ---- */
+
+static struct abx_str find(const struct abx__pair *pairs, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (abx_str_is(pairs[i].name, name))
+            return pairs[i].value;
+    return (struct abx_str){0};
+}
+
+struct abx_str abx__call_query(const struct abx__call *c, const char *name)
+{
+    return find(c->query, c->query_count, name);
+}
+
+struct abx_str abx__call_param(const struct abx__call *c, const char *name)
+{
+    return find(c->params, c->param_count, name);
+}
+
+struct json_t *abx__call_field(const struct abx__call *c, const char *name)
+{
+    return json_object_get(c->body, name);
+}
+
+bool abx__call_string(struct abx__call *c, const char *name, struct abx_str *ret)
+{
+    const json_t *v = abx__call_field(c, name);
+    if (!json_is_string(v) || json_string_length(v) == 0) {
+        abx__call_fail(c, 400, "ValueError", "'%s' must be a string that is not empty", name);
+        return false;
+    }
+    *ret = abx_str_n(json_string_value(v), json_string_length(v));
+    return true;
+}
+
+void abx__call_note_path(struct abx__call *c, struct abx_str path)
+{
+    enum { SHOWN = 512 };
+    if (c->audit_path_count == ABX__AUDIT_PATHS)
+        return;
+    struct abx_str copy = abx_arena_str(c->req->arena, abx_str_sub(path, 0, SHOWN));
+    if (copy.ptr)
+        c->audit_paths[c->audit_path_count++] = copy;
+}
+
+/* ---- the end ---- */
+
+static void on_close(struct abx_http_req *req, bool aborted)
+{
+    struct abx__call *c = req->data;
+    if (c->on_close)
+        c->on_close(c, aborted);
+    abx__audit_call(c);
+    if (c->has_slot)
+        abx_policy_meter_leave(c->server->meter, c->rule, &c->who);
+    c->server->body_bytes -= c->body_buf.len;
+    abx_buf_done(&c->body_buf);
+    json_decref(c->body);
+    abx_list_remove(&c->node);
+    abx_policy_unref(c->policy);
+}
+
+static void on_drain(struct abx_http_req *req)
+{
+    struct abx__call *c = req->data;
+    if (c->on_drain)
+        c->on_drain(c);
+}
+
+void abx__calls_sweep(struct abx__server *s)
+{
+    struct abx_list *node, *next;
+    int64_t now = abx_time_mono_ms();
+    for (node = s->calls.next; node != &s->calls; node = next) {
+        struct abx__call *c = ABX_CONTAINER_OF(node, struct abx__call, node);
+        next = node->next;
+        if (c->is_reading && c->status == 0 && now - c->fed_ms > ABX__BODY_IDLE_MS)
+            abx__call_fail(c, 408, "TimeoutError", "the body did not come in time");
+    }
+}
+
+/* ---- the handler ---- */
+
+static void serve(struct abx__call *c)
+{
+    c->is_reading = false;
+    if (c->custom) {
+        c->custom->serve(c, c->custom->arg);
+        return;
+    }
+    const struct abx__route *route = abx__route_find(c->rule->id);
+    if (route)
+        route->serve(c);
+    else
+        abx__call_not_built(c);
+}
+
+/* ---- the body ---- */
+
+static bool is_falsy(const json_t *v)
+{
+    switch (json_typeof(v)) {
+    case JSON_FALSE:
+        return true;
+    case JSON_INTEGER:
+        return json_integer_value(v) == 0;
+    case JSON_REAL:
+        return !(json_real_value(v) < 0) && !(json_real_value(v) > 0);
+    case JSON_STRING:
+        return json_string_length(v) == 0;
+    case JSON_ARRAY:
+        return json_array_size(v) == 0;
+    case JSON_OBJECT:
+    case JSON_TRUE:
+    case JSON_NULL: /* refused, for none could tell it from a mistake */
+        break;
+    }
+    return false;
+}
+
+static void bad_body(struct abx__call *c, const char *why)
+{
+    c->audit_code = "bad_body";
+    abx__call_fail(c, 400, "ValueError", "the body is no JSON object: %s", why);
+}
+
+/* False: answered. */
+static bool parse_body(struct abx__call *c)
+{
+    struct abx_json_limits limits = {.max_bytes = SIZE_MAX,
+                                     .max_depth = ABX__BODY_DEPTH,
+                                     .allow_nul = true,
+                                     .wide_numbers = true};
+    struct abx_error err = {0};
+    struct abx_str text = abx_buf_str(&c->body_buf);
+    c->body_text = text;
+    if (abx_str_starts(text, "\xEF\xBB\xBF"))
+        text = abx_str_sub(text, 3, text.len);
+    if (text.len && abx_json_parse(text, &limits, &c->body, &err) < 0) {
+        bad_body(c, err.msg);
+        return false;
+    }
+    if (c->body && !json_is_object(c->body) && is_falsy(c->body)) {
+        json_decref(c->body);
+        c->body = NULL;
+    }
+    if (c->body && !json_is_object(c->body)) {
+        bad_body(c, "it is another value");
+        return false;
+    }
+    if (c->body == NULL && (c->body = json_object()) == NULL) {
+        abx__call_fail(c, 500, "MemoryError", "out of memory");
+        return false;
+    }
+    return true;
+}
+
+static void on_body_end(struct abx_http_req *req)
+{
+    struct abx__call *c = req->data;
+    if (c->status == 0 && parse_body(c))
+        serve(c);
+}
+
+static void too_large(struct abx__call *c)
+{
+    struct abx_policy_verdict v = {.limit_bytes = c->body_limit};
+    abx_policy_deny(&v, ABX_POLICY_PAYLOAD_TOO_LARGE, "the body is larger than %llu bytes",
+                    (unsigned long long)c->body_limit);
+    abx__call_deny(c, &v);
+}
+
+static void on_body(struct abx_http_req *req, const char *data, size_t len)
+{
+    struct abx__call *c = req->data;
+    if (c->status)
+        return; /* refused: the rest is thrown away */
+    c->fed_ms = abx_time_mono_ms();
+    if (c->body_buf.len + len > c->body_limit) {
+        too_large(c);
+        return;
+    }
+    if (c->server->body_bytes + len > ABX__BODIES_MAX) {
+        abx__call_fail(c, 503, "ResourceError", "too many bodies are held, try again later");
+        return;
+    }
+    abx_buf_put(&c->body_buf, data, len);
+    if (abx_buf_failed(&c->body_buf)) {
+        abx__call_fail(c, 500, "MemoryError", "out of memory");
+        return;
+    }
+    c->server->body_bytes += len;
+}
+
+static bool takes_body(const struct abx__call *c)
+{
+    struct abx_str m = c->req->head->method;
+    return abx_str_is(m, "POST") || abx_str_is(m, "PUT") || abx_str_is(m, "DELETE");
+}
+
+static void read_body(struct abx__call *c)
+{
+    const struct abx_http_head *head = c->req->head;
+    if (!takes_body(c)) {
+        serve(c);
+        return;
+    }
+    c->body_limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_REQUEST_BYTES, ABX__BODY_MAX);
+    if (head->content_length > c->body_limit) {
+        too_large(c);
+        return;
+    }
+    if (!head->is_chunked && head->content_length == 0) {
+        if (parse_body(c))
+            serve(c);
+        return;
+    }
+    abx_buf_init(&c->body_buf, c->body_limit < SIZE_MAX / 2 ? (size_t)c->body_limit : SIZE_MAX / 2);
+    c->is_reading = true;
+    c->fed_ms = c->began_ms;
+    c->req->on_body = on_body;
+    c->req->on_body_end = on_body_end;
+}
+
+/* ---- query ---- */
+
+static bool read_query(struct abx__call *c)
+{
+    int n = abx__target_pairs(c->req->query, c->req->arena, c->query, ABX__QUERY_MAX);
+    if (n == -2)
+        abx__call_fail(c, 500, "MemoryError", "out of memory");
+    else if (n == -1)
+        abx__call_fail(c, 400, "ValueError", "more than %d query parameters", (int)ABX__QUERY_MAX);
+    if (n < 0)
+        return false;
+    c->query_count = (size_t)n;
+    struct abx_str twice = abx__target_double(c->query, c->query_count);
+    if (twice.ptr == NULL)
+        return true;
+    struct abx_policy_verdict v = {.endpoint = c->rule->id};
+    abx_policy_deny(&v, ABX_POLICY_DUPLICATE_PARAMETER, "query parameter '%.*s' occurs twice",
+                    (int)(twice.len < 64 ? twice.len : 64), twice.ptr);
+    abx__call_deny(c, &v);
+    return false;
+}
+
+/* ---- who calls, and whether it may ---- */
+
+static size_t values_of(const struct abx_http_head *head, const char *name,
+                        struct abx_str out[CREDENTIALS_MAX])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < head->header_count && n < CREDENTIALS_MAX; i++)
+        if (abx_str_is_nocase(head->headers[i].name, name))
+            out[n++] = head->headers[i].value;
+    return n;
+}
+
+static bool admit(struct abx__call *c)
+{
+    struct abx_str authorization[CREDENTIALS_MAX], access_token[CREDENTIALS_MAX];
+    struct abx_policy_credentials given = {.authorization = authorization,
+                                           .access_token = access_token};
+    struct abx_policy_verdict v = {0};
+    given.authorization_count = values_of(c->req->head, "Authorization", authorization);
+    given.access_token_count = values_of(c->req->head, ABX_HEADER_ACCESS_TOKEN, access_token);
+    if (!abx_policy_identify(c->policy, c->rule, &given, &c->who, &v) ||
+        !abx_policy_judge(c->policy, c->rule, &c->who, &v) ||
+        !abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, &v)) {
+        abx__call_deny(c, &v);
+        return false;
+    }
+    c->has_slot = true;
+    return true;
+}
+
+/* ---- the route ---- */
+
+/* HEAD is GET without the bytes of the body (D6). */
+static bool is_method(const struct abx__call *c, struct abx_str method)
+{
+    struct abx_str m = c->req->head->method;
+    return abx_str_eq(m, method) || (abx_str_is(m, "HEAD") && abx_str_is(method, "GET"));
+}
+
+static bool matches(struct abx__call *c, struct abx_str pattern)
+{
+    c->param_count = ABX__PARAMS_MAX;
+    bool yes = abx__target_match(pattern, c->path, c->req->arena, c->params, &c->param_count);
+    if (!yes)
+        c->param_count = 0;
+    return yes;
+}
+
+static void add_method(struct abx_buf *allow, struct abx_str method)
+{
+    abx_buf_put_c(allow, allow->len ? ", " : "");
+    abx_buf_put_str(allow, method);
+}
+
+/* Published endpoints first, then custom routes, each in their order. Methods that the path would
+ * take go to @allow when none is found. */
+static bool find_route(struct abx__call *c, struct abx_buf *allow)
+{
+    size_t count;
+    const struct abx_endpoint *all = abx_endpoints(&count);
+    for (size_t i = 0; i < count; i++) {
+        if ((all[i].flags & ABX_EP_VIRTUAL) || !matches(c, abx_str(all[i].path)))
+            continue;
+        if (is_method(c, abx_str(all[i].method))) {
+            c->rule = abx_policy_rule(c->policy, abx_str(all[i].id));
+            return c->rule != NULL;
+        }
+        add_method(allow, abx_str(all[i].method));
+    }
+    for (size_t i = 0; i < c->server->custom_count; i++) {
+        const struct abx__custom *custom = &c->server->custom[i];
+        if (!matches(c, custom->spec.path))
+            continue;
+        if (is_method(c, custom->spec.method)) {
+            c->custom = custom;
+            c->rule = abx_policy_rule(c->policy, custom->spec.id);
+            return c->rule != NULL;
+        }
+        add_method(allow, custom->spec.method);
+    }
+    return false;
+}
+
+static const char *const methods[] = {"GET", "POST", "PUT", "DELETE", "HEAD"};
+
+static bool is_known_method(struct abx_str method)
+{
+    for (size_t i = 0; i < ABX_COUNTOF(methods); i++)
+        if (abx_str_is(method, methods[i]))
+            return true;
+    return false;
+}
+
+static bool route(struct abx__call *c)
+{
+    char text[METHODS_MAX];
+    struct abx_buf allow = {.ptr = text, .cap = sizeof(text), .max = sizeof(text) - 1};
+    struct abx_str method = c->req->head->method;
+    if (!is_known_method(method)) {
+        abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
+                       (int)(method.len < 32 ? method.len : 32), method.ptr);
+        return false;
+    }
+    if (find_route(c, &allow))
+        return true;
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    struct abx_http_extra extra[2] = {{allow.len ? "Allow" : NULL, abx_buf_str(&allow)}};
+    abx_buf_init(&body, 65536);
+    abx_json_writer_init(&w, &body);
+    abx_json_begin_object(&w);
+    const char *why = abx_arena_printf(c->req->arena, "no route for %.*s %.*s", ABX_STR_FMT(method),
+                                       (int)(c->path.len < 1024 ? c->path.len : 1024), c->path.ptr);
+    abx_json_kv_c(&w, "error", why ? why : "no such route");
+    abx_json_kv_c(&w, "type", "ValueError");
+    abx_json_end_object(&w);
+    abx__call_answer_status(c, 404, extra, abx_buf_str(&body));
+    return false;
+}
+
+void abx__server_on_request(struct abx_http_req *req)
+{
+    struct abx__server *s = req->user;
+    struct abx__call *c = abx_arena_alloc(req->arena, sizeof(*c));
+    if (c == NULL) {
+        abx_http_answer(req, 503, NULL, ABX_STR(""));
+        return;
+    }
+    c->req = req;
+    c->server = s;
+    c->policy = abx_policy_ref(s->policy);
+    c->began_ms = abx_time_mono_ms();
+    c->path = abx__target_path(req->path);
+    snprintf(c->id, sizeof(c->id), "%s-%llx", s->call_prefix, (unsigned long long)++s->call_number);
+    abx_buf_init(&c->body_buf, 0);
+    abx_list_push(&s->calls, &c->node);
+    req->data = c;
+    req->on_close = on_close;
+    req->on_drain = on_drain;
+    if (route(c) && admit(c) && read_query(c))
+        read_body(c);
+}

@@ -1,0 +1,11 @@
+/* guest/server/environment.h: the environment of the start. Before there are threads. security S15.
+ */
+#pragma once
+#include "guest/server/server_priv.h"
+
+/** Copies the environment and overwrites the original block, which /proc shows. 0 or -1. */
+int abx__environment_take(void);
+/** Forgets what must reach no child: the tokens' variables and those of the policy, when tokens
+ * exist. */
+void abx__environment_hide(const struct abx_policy *p);
+void abx__environment_free(void);

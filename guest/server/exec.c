@@ -1,0 +1,306 @@
+/* guest/server/exec.c: the checks before a program runs. server-api.md 4.5, policy.md A12, P3, P4.
+ */
+#include "guest/server/exec.h"
+
+#include "guest/caps/tree.h"
+#include "lib/policy/guards.h"
+#include "lib/policy/paths.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { TIMEOUT_S = 300, NUMBER_TEXT = 64, PATH_BYTES = 8192 };
+#define TIMEOUT_MAX_S 1e9
+
+/* ---- fields ---- */
+
+static bool refuse(struct abx__call *c, const char *text)
+{
+    abx__call_fail(c, 400, "ValueError", "%s", text);
+    return false;
+}
+
+/* A number or its text; anything else, and what is not positive, is the default. */
+static double seconds_of(const json_t *v)
+{
+    char text[NUMBER_TEXT], *end;
+    double s = TIMEOUT_S;
+    if (json_is_number(v))
+        s = json_number_value(v);
+    else if (json_is_string(v) &&
+             abx_str_to_c(abx_str_n(json_string_value(v), json_string_length(v)), text,
+                          sizeof(text)) == 0) {
+        double parsed = strtod(text, &end);
+        s = end != text && *end == '\0' ? parsed : TIMEOUT_S;
+    }
+    if (isnan(s) || s <= 0)
+        return TIMEOUT_S;
+    return s < TIMEOUT_MAX_S ? s : TIMEOUT_MAX_S;
+}
+
+static bool read_timeout(struct abx__call *c, struct abx__exec *x)
+{
+    double s = seconds_of(abx__call_field(c, "timeout"));
+    double limit = abx_policy_limit_f64(c->rule, ABX_LIMIT_TIMEOUT_SECONDS, s);
+    s = limit < s ? limit : s;
+    x->timeout_ms = (uint64_t)(s * 1000);
+    if (x->timeout_ms == 0)
+        x->timeout_ms = 1;
+    return true;
+}
+
+static bool read_cwd(struct abx__call *c, struct abx__exec *x)
+{
+    const json_t *cwd = abx__call_field(c, "cwd");
+    if (cwd == NULL || json_is_null(cwd))
+        return true;
+    if (!json_is_string(cwd))
+        return refuse(c, "'cwd' must be a string");
+    x->cwd_given = abx_str_n(json_string_value(cwd), json_string_length(cwd));
+    return true;
+}
+
+static bool read_env(struct abx__call *c, struct abx__exec *x)
+{
+    const json_t *value;
+    const char *name;
+    json_t *env = abx__call_field(c, "env");
+    if (env == NULL || json_is_null(env))
+        return true;
+    if (!json_is_object(env))
+        return refuse(c, "'env' must be an object of strings");
+    json_object_foreach(env, name, value)
+    {
+        if (!json_is_string(value))
+            return refuse(c, "'env' must be an object of strings");
+    }
+    x->env = env;
+    return true;
+}
+
+static bool is_blank(struct abx_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (memchr(" \t\r\n", s.ptr[i], 4) == NULL)
+            return false;
+    return true;
+}
+
+bool abx__exec_read(struct abx__call *c, struct abx__exec *x)
+{
+    if (!abx__call_string(c, "command", &x->command))
+        return false;
+    if (is_blank(x->command))
+        return refuse(c, "'command' has no words");
+    return read_cwd(c, x) && read_env(c, x) && read_timeout(c, x);
+}
+
+/* ---- the environment ---- */
+
+static bool check_env(struct abx__job *j, const struct abx__exec *x, struct abx__pair *pairs)
+{
+    json_t *value, *env = (json_t *)(uintptr_t)x->env;
+    const char *name;
+    size_t n = 0;
+    json_object_foreach(env, name, value)
+    {
+        pairs[n].name = abx_str(name);
+        pairs[n].value = abx_str_n(json_string_value(value), json_string_length(value));
+        if (!abx_policy_env_check(j->rule, pairs[n].name, pairs[n].value, &j->verdict))
+            return false;
+        n++;
+    }
+    return true;
+}
+
+/* ---- the program ---- */
+
+static char *arena_c(struct abx__job *j, struct abx_str s)
+{
+    return abx_arena_c(&j->arena, s);
+}
+
+/* What PATH gives for a bare name; ptr NULL: nothing. */
+static struct abx_str find_in_path(struct abx__job *j, struct abx_str name)
+{
+    struct abx_str rest = abx_str(j->server->path), dir;
+    char text[PATH_MAX];
+    while (rest.ptr && abx_str_split(&rest, ':', &dir)) {
+        if (dir.len == 0)
+            dir = ABX_STR(".");
+        int n = snprintf(text, sizeof(text), "%.*s/%.*s", ABX_STR_FMT(dir), ABX_STR_FMT(name));
+        struct stat st;
+        if (n > 0 && (size_t)n < sizeof(text) && stat(text, &st) == 0 && S_ISREG(st.st_mode) &&
+            access(text, X_OK) == 0)
+            return abx_arena_str(&j->arena, abx_str(text));
+    }
+    return (struct abx_str){0};
+}
+
+static struct abx_str resolved(struct abx__job *j, struct abx_str path)
+{
+    ABX_AUTO_BUF out;
+    abx_buf_init(&out, PATH_BYTES);
+    if (path.ptr == NULL || abx_tree_resolve(path, false, &out) < 0)
+        return path;
+    return abx_arena_str(&j->arena, abx_buf_str(&out));
+}
+
+static struct abx_str base_name(struct abx_str path)
+{
+    return abx_str_sub(path, (size_t)(abx_str_rchr(path, '/') + 1), path.len);
+}
+
+/* The file that the first word names: with a slash beneath the folder it will run in, else by PATH.
+ */
+static struct abx_str find_program(struct abx__job *j, struct abx_str word, struct abx_str dir)
+{
+    if (abx_str_chr(word, '/') < 0)
+        return find_in_path(j, word);
+    if (word.ptr[0] == '/')
+        return word;
+    return abx_str(abx_arena_printf(&j->arena, "%.*s/%.*s", ABX_STR_FMT(dir), ABX_STR_FMT(word)));
+}
+
+struct path_check {
+    struct abx__job *job;
+    const struct abx__bounds *bounds;
+    struct abx_str dir; /* where a relative word is looked at (P3) */
+};
+
+static bool check_word(void *ctx, struct abx_str word, struct abx_arena *a,
+                       struct abx_str *ret_path, struct abx_policy_verdict *v)
+{
+    const struct path_check *p = ctx;
+    struct abx__path_ask ask = {.path = word, .op = ABX_OP_EXEC, .field = "argv"};
+    if (word.len && word.ptr[0] != '/')
+        ask.path =
+            abx_str(abx_arena_printf(a, "%.*s/%.*s", ABX_STR_FMT(p->dir), ABX_STR_FMT(word)));
+    return abx__bounds_judge(p->bounds, &ask, ret_path, v);
+}
+
+static bool no_memory(struct abx__job *j)
+{
+    return abx__job_fail(j, 500, "MemoryError", "out of memory");
+}
+
+/* Where the program would run, before it is known whether it may. */
+static struct abx_str planned_dir(struct abx__job *j, const struct abx__exec *x,
+                                  const struct abx__bounds *b)
+{
+    struct abx_str dir = abx_str(j->server->cwd);
+    if (x->cwd_given.len == 0)
+        return dir;
+    if (x->cwd_given.ptr[0] == '/')
+        return x->cwd_given;
+    return abx_str(abx_arena_printf(&j->arena, "%.*s/%.*s", ABX_STR_FMT(b->roots[0].real),
+                                    ABX_STR_FMT(x->cwd_given)));
+}
+
+static bool copy_argv(struct abx__job *j, struct abx__exec *x, struct abx_str_list argv)
+{
+    x->argv = abx_arena_array(&j->arena, argv.count + 1, sizeof(*x->argv));
+    if (x->argv == NULL)
+        return no_memory(j);
+    for (size_t i = 0; i < argv.count; i++)
+        if ((x->argv[i] = arena_c(j, argv.items[i])) == NULL)
+            return no_memory(j);
+    return true;
+}
+
+/* The words, and the file that the first of them names. */
+struct parsed {
+    struct abx_policy_command command;
+    struct path_check paths;
+    struct abx_str found; /* ptr NULL: nothing of that name */
+};
+
+static bool check_program(struct abx__job *j, const struct abx__exec *x,
+                          const struct abx__bounds *b, struct parsed *p)
+{
+    p->paths = (struct path_check){.job = j, .bounds = b, .dir = planned_dir(j, x, b)};
+    if (abx_policy_words_split(x->command, &j->arena, &p->command.argv) < 0)
+        return abx__job_fail(j, 400, "ValueError", "'command' has an open quote or backslash");
+    if (p->command.argv.count == 0 || p->paths.dir.ptr == NULL)
+        return no_memory(j);
+    struct abx_str word = p->command.argv.items[0];
+    p->found = find_program(j, word, p->paths.dir);
+    p->command.path = check_word;
+    p->command.path_ctx = &p->paths;
+    struct abx_str real = resolved(j, p->found);
+    if (abx_str_chr(word, '/') >= 0) {
+        p->command.program = real;
+        p->command.path_program = resolved(j, find_in_path(j, base_name(word)));
+    }
+    return abx_policy_program_check(j->rule, word, real, &j->verdict);
+}
+
+static bool check_command(struct abx__job *j, struct abx__exec *x, const struct parsed *p)
+{
+    struct abx_str_list argv;
+    return abx_policy_command_check(j->rule, &p->command, &j->arena, &argv, &j->verdict) &&
+           copy_argv(j, x, argv);
+}
+
+/* What is not found is said at the end, after all that may refuse. */
+static bool set_program(struct abx__job *j, struct abx__exec *x, const struct parsed *p)
+{
+    if (p->found.ptr == NULL)
+        return abx__job_fail_errno(j, ENOENT, p->command.argv.items[0]);
+    x->program = arena_c(j, p->found);
+    return x->program || no_memory(j);
+}
+
+static bool check_cwd(struct abx__job *j, struct abx__exec *x, const struct abx__bounds *b)
+{
+    struct abx__path_ask ask = {.path = x->cwd_given, .op = ABX_OP_EXEC, .field = "cwd"};
+    struct abx_str dir;
+    if (x->cwd_given.len == 0)
+        return true;
+    if (!abx__bounds_judge(b, &ask, &dir, &j->verdict))
+        return false;
+    j->noted_path = dir;
+    x->cwd = arena_c(j, dir);
+    return x->cwd || no_memory(j);
+}
+
+static bool check_secrets(struct abx__job *j, const struct abx__pair *pairs, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!abx_policy_exec_env_check(j->policy, j->rule, pairs[i].name, &j->verdict))
+            return false;
+    return true;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool abx__exec_judge(struct abx__exec *x, struct abx__job *j)
+{
+    struct abx__bounds bounds;
+    struct parsed parsed = {0};
+    size_t count = json_object_size(x->env);
+    struct abx__pair *pairs = abx_arena_array(&j->arena, count + 1, sizeof(*pairs));
+    if (pairs == NULL || abx__bounds_init(&bounds, j->policy, j->rule, &j->arena) < 0)
+        return no_memory(j);
+    if (!check_program(j, x, &bounds, &parsed) || !check_env(j, x, pairs) ||
+        !check_command(j, x, &parsed) || !check_cwd(j, x, &bounds) ||
+        !check_secrets(j, pairs, count))
+        return false;
+    if (x->cwd && !is_folder(x->cwd))
+        return abx__job_fail(j, 400, "ValueError", "'cwd' is not a directory");
+    if (!set_program(j, x, &parsed))
+        return false;
+    x->envp = abx__child_environment(j->server, pairs, count, &j->arena);
+    return x->envp || no_memory(j);
+}

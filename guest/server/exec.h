@@ -1,0 +1,19 @@
+/* guest/server/exec.h: what /shell, /shell/stream and /process/start ask before they run a program.
+ * server-api.md 4.5, policy.md A12. */
+#pragma once
+#include "guest/server/server_priv.h"
+
+struct abx__exec {
+    struct abx_str command, cwd_given; /* in the body; cwd_given empty: none */
+    const struct json_t *env;          /* an object of strings, or NULL */
+    uint64_t timeout_ms;
+    /* filled by abx__exec_judge(), in the job's arena: */
+    const char *program; /* what is executed; absolute, or the word itself when nothing was found */
+    const char *cwd;     /* NULL: the server's */
+    char **argv, **envp;
+};
+/** Reads the fields of the body. False: answered. Loop thread. */
+bool abx__exec_read(struct abx__call *c, struct abx__exec *x);
+/** The guards and the policy, in their order; then the program, argv and environment to run. The
+ * body must be the job's. False: the outcome is set. Pool thread. */
+bool abx__exec_judge(struct abx__exec *x, struct abx__job *j);

@@ -1,0 +1,337 @@
+/* guest/server/files.c: list, stat, mkdir, delete. The path is judged and used on the pool, in one
+ * job. server-api.md 4.3, 4.4, policy.md A9. */
+#include "guest/server/files_priv.h"
+
+#include "guest/caps/tree.h"
+#include "lib/base/assert.h"
+#include "lib/base/time.h"
+#include "lib/policy/paths.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "lib/base/banned.h"
+
+enum {
+    DOCUMENT_MAX = 64 << 20,
+    ENTRIES = 1000,
+    DEPTH = 3,
+    DELETE_SCAN_MAX = 100000,
+    TIME_TEXT = 48,
+};
+
+/* ---- shared ---- */
+
+bool abx__files_judge(struct abx__job *j, const struct abx__path_ask *ask, struct abx__bounds *b,
+                      struct abx_str *ret)
+{
+    if (abx__bounds_init(b, j->policy, j->rule, &j->arena) < 0)
+        return abx__job_fail(j, 500, "MemoryError", "out of memory");
+    if (!abx__bounds_judge(b, ask, ret, &j->verdict))
+        return false;
+    j->noted_path = *ret;
+    return true;
+}
+
+bool abx__files_query_path(struct abx__job *j, struct abx_str *ret)
+{
+    *ret = abx__job_query(j, "path");
+    return ret->ptr || abx__job_fail(j, 400, "ValueError", "query parameter 'path' is missing");
+}
+
+struct abx_str abx__files_base_name(struct abx_str path)
+{
+    return abx_str_sub(path, (size_t)(abx_str_rchr(path, '/') + 1), path.len);
+}
+
+/* What "it is not there" looks like. */
+static bool is_absent(int rc)
+{
+    static const int absent[] = {ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG, EACCES};
+    for (size_t i = 0; i < ABX_COUNTOF(absent); i++)
+        if (rc == -absent[i])
+            return true;
+    return false;
+}
+
+static bool not_found(struct abx__job *j, const char *what, struct abx_str path)
+{
+    return abx__job_fail(j, 404, "FileNotFoundError", "%s: %.*s", what,
+                         (int)(path.len < 400 ? path.len : 400), path.ptr);
+}
+
+/* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. */
+static void put_time(struct abx_json_writer *w, const char *key, struct timespec t)
+{
+    char text[TIME_TEXT], fraction[8] = "";
+    struct tm tm;
+    if (t.tv_nsec / 1000)
+        snprintf(fraction, sizeof(fraction), ".%06d", (int)(t.tv_nsec / 1000));
+    if (gmtime_r(&t.tv_sec, &tm) == NULL)
+        tm = (struct tm){.tm_mday = 1, .tm_year = 70};
+    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d%s+00:00", tm.tm_year + 1900,
+             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
+    abx_json_kv_c(w, key, text);
+}
+
+/* ---- list ---- */
+
+struct listing {
+    struct abx__bounds bounds;
+    struct abx_json_writer w;
+    uint64_t left;
+};
+
+static bool shows(void *ctx, const struct abx_tree_entry *e)
+{
+    const struct listing *l = ctx;
+    return abx__bounds_shows(&l->bounds, e->path, S_ISLNK(e->st.st_mode));
+}
+
+static bool take(void *ctx, const struct abx_tree_entry *e)
+{
+    struct listing *l = ctx;
+    if (l->left == 0)
+        return false;
+    abx_json_begin_object(&l->w);
+    abx_json_kv_str(&l->w, "name", e->name);
+    abx_json_kv_c(&l->w, "type", S_ISDIR(e->st.st_mode) ? "directory" : "file");
+    abx_json_kv_i64(&l->w, "size", e->st.st_size);
+    put_time(&l->w, "modified", e->st.st_mtim);
+    abx_json_end_object(&l->w);
+    return --l->left > 0 && !abx_buf_failed(l->w.out);
+}
+
+static bool is_yes(struct abx_str text)
+{
+    return abx_str_is_nocase(text, "true") || abx_str_is_nocase(text, "yes") ||
+           abx_str_is(text, "1");
+}
+
+/* As int() reads it: blanks around, a sign, single underscores between digits; else @fallback. */
+static int64_t to_integer(struct abx_str s, int64_t fallback)
+{
+    int64_t value = 0;
+    while (s.len && isspace((unsigned char)s.ptr[0]))
+        s = abx_str_sub(s, 1, s.len);
+    while (s.len && isspace((unsigned char)s.ptr[s.len - 1]))
+        s.len--;
+    bool is_negative = s.len && s.ptr[0] == '-';
+    if (s.len && (s.ptr[0] == '-' || s.ptr[0] == '+'))
+        s = abx_str_sub(s, 1, s.len);
+    if (s.len == 0)
+        return fallback;
+    for (size_t i = 0; i < s.len; i++) {
+        bool is_digit = s.ptr[i] >= '0' && s.ptr[i] <= '9';
+        bool is_gap = s.ptr[i] == '_' && i > 0 && i + 1 < s.len && s.ptr[i - 1] != '_';
+        if (!is_digit && !is_gap)
+            return fallback;
+        if (is_digit && (__builtin_mul_overflow(value, 10, &value) ||
+                         __builtin_add_overflow(value, s.ptr[i] - '0', &value)))
+            return is_negative ? 0 : INT64_MAX;
+    }
+    return is_negative ? -value : value;
+}
+
+static void list_run(struct abx__job *j)
+{
+    struct listing *l = j->data;
+    struct abx__path_ask ask = {.op = ABX_OP_READ};
+    struct abx_tree_walk walk = {.shows = shows, .take = take, .ctx = l};
+    uint64_t cap = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_ENTRIES, ENTRIES);
+    uint64_t depth = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_DEPTH, DEPTH);
+    int64_t asked = to_integer(abx__job_query(j, "max_entries"), ENTRIES);
+    if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &l->bounds, &walk.path))
+        return;
+    l->left = asked < 0 ? 0 : (uint64_t)asked < cap ? (uint64_t)asked : cap;
+    walk.depth = depth < UINT32_MAX ? (uint32_t)depth : UINT32_MAX;
+    if (!is_yes(abx__job_query(j, "recursive")))
+        walk.depth = 1;
+    abx_json_writer_init(&l->w, &j->out);
+    abx_json_begin_object(&l->w);
+    abx_json_key(&l->w, ABX_STR("entries"));
+    abx_json_begin_array(&l->w);
+    int rc = abx_tree_walk(&walk);
+    abx_json_end_array(&l->w);
+    abx_json_end_object(&l->w);
+    if (rc < 0 && is_absent(rc))
+        not_found(j, "no such directory", walk.path);
+    else if (rc < 0)
+        abx__job_fail_errno(j, -rc, walk.path);
+}
+
+static void list_get(struct abx__call *c)
+{
+    struct abx__job *j = abx__job_new(c, list_run, DOCUMENT_MAX);
+    if (j == NULL)
+        return;
+    abx__job_data(j, sizeof(struct listing));
+    abx__job_start(j);
+}
+
+/* ---- stat ---- */
+
+static const char *type_of(const struct stat *st)
+{
+    return S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "unknown" : "file";
+}
+
+static void put_stat(struct abx__job *j, struct abx_str path, const struct stat *st)
+{
+    char permissions[8] = "";
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, &j->out);
+    abx_json_begin_object(&w);
+    abx_json_kv_str(&w, "name", abx__files_base_name(path));
+    abx_json_kv_str(&w, "path", path);
+    abx_json_kv_c(&w, "type", st ? type_of(st) : "unknown");
+    abx_json_kv_i64(&w, "size", st ? st->st_size : 0);
+    if (st)
+        snprintf(permissions, sizeof(permissions), "%03o", (unsigned)st->st_mode & 0777u);
+    abx_json_kv_c(&w, "permissions", permissions);
+    if (st) {
+        put_time(&w, "modified", st->st_mtim);
+        put_time(&w, "accessed", st->st_atim);
+        put_time(&w, "created", st->st_ctim);
+    } else {
+        abx_json_kv_c(&w, "modified", "");
+        abx_json_kv_c(&w, "accessed", "");
+        abx_json_kv_c(&w, "created", "");
+    }
+    abx_json_kv_bool(&w, "exists", st != NULL);
+    abx_json_end_object(&w);
+}
+
+static void stat_run(struct abx__job *j)
+{
+    struct abx__bounds bounds;
+    struct abx__path_ask ask = {.op = ABX_OP_READ};
+    struct abx_str path;
+    struct stat st;
+    if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &bounds, &path))
+        return;
+    int rc = abx_tree_stat(path, &st);
+    if (rc == 0 && !S_ISLNK(st.st_mode))
+        put_stat(j, path, &st);
+    else if (rc == 0 || is_absent(rc)) /* a link that is left in a resolved path leads nowhere */
+        put_stat(j, path, NULL);
+    else
+        abx__job_fail_errno(j, -rc, path);
+}
+
+static void stat_get(struct abx__call *c)
+{
+    struct abx__job *j = abx__job_new(c, stat_run, DOCUMENT_MAX);
+    if (j)
+        abx__job_start(j);
+}
+
+/* ---- mkdir ---- */
+
+static void put_path(struct abx__job *j, struct abx_str path, const char *done)
+{
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, &j->out);
+    abx_json_begin_object(&w);
+    abx_json_kv_str(&w, "path", path);
+    abx_json_kv_bool(&w, done, true);
+    abx_json_end_object(&w);
+}
+
+static void mkdir_run(struct abx__job *j)
+{
+    struct abx__bounds bounds;
+    struct abx__path_ask ask = {.op = ABX_OP_WRITE, .path = *(struct abx_str *)j->data};
+    struct abx_str path;
+    if (!abx__files_judge(j, &ask, &bounds, &path))
+        return;
+    int rc = abx_tree_mkdirs(path);
+    if (rc < 0)
+        abx__job_fail_errno(j, -rc, path);
+    else
+        put_path(j, path, "created");
+}
+
+static void mkdir_post(struct abx__call *c)
+{
+    struct abx_str path;
+    if (!abx__call_string(c, "path", &path))
+        return;
+    struct abx__job *j = abx__job_new(c, mkdir_run, DOCUMENT_MAX);
+    if (j == NULL)
+        return;
+    struct abx_str *copy = abx__job_data(j, sizeof(*copy));
+    if (copy)
+        *copy = path; /* in the body, which the job has */
+    abx__job_start(j);
+}
+
+/* ---- delete ---- */
+
+struct scan {
+    const struct abx__bounds *bounds;
+    size_t seen;
+    bool is_denied;
+};
+
+static bool scan_entry(void *ctx, const struct abx_tree_entry *e)
+{
+    struct scan *s = ctx;
+    s->is_denied =
+        ++s->seen > DELETE_SCAN_MAX || abx_policy_path_is_denied(s->bounds->rule, e->path);
+    return !s->is_denied;
+}
+
+/* A tree goes only when nothing in it is denied, and when that could be seen. */
+static bool may_remove(struct abx__job *j, const struct abx__bounds *b, struct abx_str path)
+{
+    struct scan s = {.bounds = b};
+    struct abx_tree_walk walk = {.path = path, .depth = UINT32_MAX, .take = scan_entry, .ctx = &s};
+    if (abx__bounds_is_root(b, path))
+        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED, "a root can not be removed");
+    if (j->rule->paths.deny.count == 0)
+        return true;
+    abx_tree_walk(&walk); /* no folder: nothing in it */
+    if (s.is_denied)
+        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED,
+                               "the directory holds an entry that is denied, or too many");
+    return true;
+}
+
+static void delete_run(struct abx__job *j)
+{
+    struct abx__bounds bounds;
+    struct abx__path_ask ask = {.op = ABX_OP_DELETE, .keep_last = true};
+    struct abx_str path;
+    struct stat st;
+    if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &bounds, &path) ||
+        !may_remove(j, &bounds, path))
+        return;
+    int rc = abx_tree_stat(path, &st);
+    if (rc == 0)
+        rc = abx_tree_remove(path);
+    if (rc < 0 && is_absent(rc) && rc != -EACCES)
+        not_found(j, "no such file or directory", path);
+    else if (rc < 0)
+        abx__job_fail_errno(j, -rc, path);
+    else
+        put_path(j, path, "deleted");
+}
+
+static void delete_call(struct abx__call *c)
+{
+    struct abx__job *j = abx__job_new(c, delete_run, DOCUMENT_MAX);
+    if (j)
+        abx__job_start(j);
+}
+
+const struct abx__route abx__files_routes[] = {{"files_list", list_get},
+                                               {"files_stat", stat_get},
+                                               {"files_mkdir", mkdir_post},
+                                               {"files_delete", delete_call},
+                                               {"files_upload_stream", abx__upload_post},
+                                               {"files_download_stream", abx__download_get},
+                                               {0}};

@@ -1,0 +1,13 @@
+/* guest/server/files_priv.h: what the file endpoints share. Pool thread, in a job's run. */
+#pragma once
+#include "guest/server/server_priv.h"
+
+/** Judges the path with the bounds of the job's endpoint. False: the outcome is set. */
+bool abx__files_judge(struct abx__job *j, const struct abx__path_ask *ask, struct abx__bounds *b,
+                      struct abx_str *ret);
+/** The query's `path`; false: 400 is set. */
+bool abx__files_query_path(struct abx__job *j, struct abx_str *ret);
+struct abx_str abx__files_base_name(struct abx_str path);
+
+void abx__upload_post(struct abx__call *c);  /* transfer.c */
+void abx__download_get(struct abx__call *c); /* transfer.c */

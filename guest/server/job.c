@@ -1,0 +1,153 @@
+/* guest/server/job.c: what a call does on the pool, and how its outcome becomes the answer. The job
+ * owns copies of all it reads (security S80). */
+#include "guest/server/server_priv.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/base/banned.h"
+
+enum { ARENA_MAX = 16 * 1024 * 1024 };
+
+static void job_free(struct abx__job *j)
+{
+    if (j->drop)
+        j->drop(j);
+    json_decref(j->body);
+    abx_policy_unref(j->policy);
+    abx_buf_done(&j->out);
+    abx_arena_done(&j->arena);
+    free(j);
+}
+
+static void on_call_close(struct abx__call *c, bool aborted)
+{
+    struct abx__job *j = c->data;
+    (void)aborted;
+    j->call = NULL;
+}
+
+static void copy_query(struct abx__job *j, const struct abx__call *c)
+{
+    j->query = abx_arena_array(&j->arena, c->query_count + 1, sizeof(*j->query));
+    for (size_t i = 0; j->query && i < c->query_count; i++) {
+        j->query[i].name = abx_arena_str(&j->arena, c->query[i].name);
+        j->query[i].value = abx_arena_str(&j->arena, c->query[i].value);
+        j->query_count++;
+    }
+}
+
+struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *j), size_t out_max)
+{
+    struct abx__job *j = calloc(1, sizeof(*j));
+    if (j == NULL) {
+        abx__call_fail(c, 500, "MemoryError", "out of memory");
+        return NULL;
+    }
+    j->call = c;
+    j->server = c->server;
+    j->policy = abx_policy_ref(c->policy);
+    j->rule = c->rule;
+    j->run = run;
+    j->body = c->body;
+    c->body = NULL;
+    abx_arena_init(&j->arena, ARENA_MAX);
+    abx_buf_init(&j->out, out_max);
+    copy_query(j, c);
+    c->data = j;
+    c->on_close = on_call_close;
+    return j;
+}
+
+static void answer(struct abx__job *j)
+{
+    struct abx__call *c = j->call;
+    if (j->noted_path.ptr)
+        abx__call_note_path(c, j->noted_path);
+    if (j->verdict.code != ABX_POLICY_OK) {
+        if (j->verdict.endpoint.ptr == NULL && j->verdict.code != ABX_POLICY_PAYLOAD_TOO_LARGE)
+            j->verdict.endpoint = j->rule->id;
+        abx__call_deny(c, &j->verdict);
+    } else if (j->errnum) {
+        abx__call_fail_errno(c, j->errnum, j->fail_text);
+    } else if (j->fail_status) {
+        abx__call_fail(c, j->fail_status, j->fail_type, "%s", j->fail_text);
+    } else if (j->done) {
+        j->done(j);
+    } else {
+        abx__call_answer(c, &j->out);
+    }
+}
+
+static void on_done(struct abx_work *w)
+{
+    struct abx__job *j = w->owner;
+    if (j->call) {
+        struct abx__call *c = j->call;
+        if (c->on_close == on_call_close)
+            c->on_close = NULL;
+        answer(j);
+    }
+    job_free(j);
+}
+
+static void on_run(struct abx_work *w)
+{
+    struct abx__job *j = w->owner;
+    if (j->run)
+        j->run(j);
+}
+
+void abx__job_start(struct abx__job *j)
+{
+    struct abx_error err = {0};
+    if (abx_work_start(&j->work, &j->server->loop, on_run, on_done, j, &err) == 0)
+        return;
+    j->call->on_close = NULL;
+    abx__call_fail(j->call, 500, "OSError", "%s", err.msg);
+    job_free(j);
+}
+
+void *abx__job_data(struct abx__job *j, size_t size)
+{
+    j->data = abx_arena_alloc(&j->arena, size);
+    if (j->data == NULL) {
+        abx__job_fail(j, 500, "MemoryError", "out of memory");
+        j->run = NULL;
+    }
+    return j->data;
+}
+
+struct abx_str abx__job_query(const struct abx__job *j, const char *name)
+{
+    for (size_t i = 0; i < j->query_count; i++)
+        if (abx_str_is(j->query[i].name, name))
+            return j->query[i].value;
+    return (struct abx_str){0};
+}
+
+bool abx__job_fail(struct abx__job *j, int status, const char *type, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(j->fail_text, sizeof(j->fail_text), fmt, ap);
+    va_end(ap);
+    j->fail_status = status;
+    j->fail_type = type;
+    return false;
+}
+
+bool abx__job_fail_errno(struct abx__job *j, int errnum, struct abx_str what)
+{
+    if (errnum == EXDEV) { /* a file system of the kernel's own: never served (S17) */
+        j->verdict.endpoint = j->rule->id;
+        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED,
+                               "the path lies on a file system of the kernel");
+    }
+    j->errnum = errnum;
+    snprintf(j->fail_text, sizeof(j->fail_text), "%.*s", (int)(what.len < 500 ? what.len : 500),
+             what.ptr);
+    return false;
+}

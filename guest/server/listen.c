@@ -1,0 +1,109 @@
+/* guest/server/listen.c: the server's sockets. server.md 1, 2. */
+#include "guest/server/listen.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/contract/contract.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+static const struct {
+    int64_t port;
+    const char *owner;
+} reserved[] = {{ABX_PORT_GATEWAY, "the gateway"},
+                {ABX_PORT_ENVD, "envd"},
+                {ABX_PORT_INTERPRETER, "the code interpreter"}};
+
+static int check_port(int64_t port, struct abx_error *err)
+{
+    if (port < 0 || port > UINT16_MAX)
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "port %lld: not in 0..65535",
+                           (long long)port);
+    for (size_t i = 0; i < ABX_COUNTOF(reserved); i++)
+        if (reserved[i].port == port)
+            return abx_err_set(err, ABX_INVALID_ARGUMENT, "port %lld belongs to %s",
+                               (long long)port, reserved[i].owner);
+    return 0;
+}
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static socklen_t address_of(const char *host, uint16_t port, union address *a)
+{
+    *a = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    if (inet_pton(AF_INET, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, &a->v4.sin_addr) ==
+        1)
+        return sizeof(a->v4);
+    *a = (union address){.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)}};
+    return inet_pton(AF_INET6, host, &a->v6.sin6_addr) == 1 ? sizeof(a->v6) : 0;
+}
+
+int abx__bind_tcp(const char *host, int64_t port, struct abx_error *err)
+{
+    union address a;
+    int on = 1;
+    if (check_port(port, err) < 0)
+        return -1;
+    socklen_t len = address_of(host, (uint16_t)port, &a);
+    if (len == 0)
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "host '%s' is no address", host);
+    ABX_AUTO_FD fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return abx_err_sys(err, -errno, "socket");
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, &a.any, len) < 0)
+        return abx_err_sys(err, -errno, "%s port %lld", host, (long long)port);
+    return abx_fd_take(&fd);
+}
+
+int abx__listen_unix(const char *path, struct abx_error *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (abx_str_to_c(abx_str(path), a.sun_path, sizeof(a.sun_path)) < 0)
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "--unix %s: at most %zu bytes", path,
+                           sizeof(a.sun_path) - 1);
+    ABX_AUTO_FD fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return abx_err_sys(err, -errno, "socket");
+    if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 && errno == ECONNREFUSED)
+        unlink(path);
+    mode_t mask = umask(0177);
+    int rc = bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ? -errno : 0;
+    umask(mask);
+    if (rc == 0 && listen(fd, ABX__BACKLOG) < 0)
+        rc = -errno;
+    return rc < 0 ? abx_err_sys(err, rc, "--unix %s", path) : abx_fd_take(&fd);
+}
+
+void abx__notify_ready(void)
+{
+    static const char message[] = "READY=1";
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t len = path ? strlen(path) : 0;
+    if (len == 0 || len >= sizeof(a.sun_path))
+        return;
+    memcpy(a.sun_path, path, len);
+    if (a.sun_path[0] == '@')
+        a.sun_path[0] = '\0';
+    ABX_AUTO_FD fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0)
+        sendto(fd, message, sizeof(message) - 1, MSG_NOSIGNAL, (struct sockaddr *)&a,
+               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+}

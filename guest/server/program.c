@@ -1,0 +1,72 @@
+/* guest/server/program.c: the program's verbs (server.md 1). */
+#include "guest/server/options.h"
+#include "guest/server/server.h"
+#include "guest/server/verbs.h"
+
+#include "lib/base/assert.h"
+#include "lib/contract/contract.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/base/banned.h"
+
+enum { EXIT_USAGE = 2 };
+
+struct version {
+    bool as_json;
+};
+static const struct abx__option version_options[] = {
+    {"--json", ABX__OPTION_FLAG, offsetof(struct version, as_json), NULL, "with our own number", 0},
+    {0}};
+
+int abx__version_main(int argc, char **argv)
+{
+    struct version v = {0};
+    int rc = abx__options_read(version_options, argc, argv, &v);
+    if (rc != ABX__OPTIONS_OK)
+        return rc;
+    if (v.as_json)
+        printf(
+            "{\"version\": \"%s\", \"implementation\": {\"name\": \"abx\", \"version\": \"%s\"}}\n",
+            ABX_SERVER_COMPAT, ABX_VERSION);
+    else
+        puts(ABX_SERVER_COMPAT);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *help;
+} verbs[] = {
+    {"serve", abx__serve_main, "serve requests (the default)"},
+    {"healthcheck", abx__healthcheck_main, "exit 0 when a server is healthy"},
+    {"version", abx__version_main, "print the version whose behaviour this is"},
+};
+
+static int usage(FILE *to)
+{
+    fputs("usage: agent-sandbox-server VERB [OPTION...]; VERB -h lists its options\n", to);
+    for (size_t i = 0; i < ABX_COUNTOF(verbs); i++)
+        fprintf(to, "  %-14s%s\n", verbs[i].name, verbs[i].help);
+    return to == stdout ? 0 : EXIT_USAGE;
+}
+
+int abx_server_main(int argc, char **argv)
+{
+    static char serve[] = "serve";
+    signal(SIGPIPE, SIG_IGN);
+    if (argc > 1 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0))
+        return usage(stdout);
+    if (argc < 2 || argv[1][0] == '-') { /* flags without a verb are serve's */
+        argv[0] = serve;
+        return abx__serve_main(argc, argv);
+    }
+    for (size_t i = 0; i < ABX_COUNTOF(verbs); i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    fprintf(stderr, "agent-sandbox-server: there is no verb '%s'\n", argv[1]);
+    return usage(stderr);
+}

@@ -1,0 +1,19 @@
+/* guest/server/routes.c: which endpoints are built. The files' arrays are listed here, nothing
+ * else. */
+#include "guest/server/server_priv.h"
+
+#include "lib/base/assert.h"
+
+#include "lib/base/banned.h"
+
+static const struct abx__route *const built[] = {abx__core_routes, abx__commands_routes,
+                                                 abx__files_routes, abx__shell_routes};
+
+const struct abx__route *abx__route_find(struct abx_str id)
+{
+    for (size_t i = 0; i < ABX_COUNTOF(built); i++)
+        for (const struct abx__route *r = built[i]; r->id; r++)
+            if (abx_str_is(id, r->id))
+                return r;
+    return NULL;
+}

@@ -1,0 +1,355 @@
+/* guest/server/serve.c: the verb serve: policy, bind, hosts, freeze, listen; and the end. Loop
+ * thread. server.md 1, security S15. */
+#include "guest/server/environment.h"
+#include "guest/server/listen.h"
+#include "guest/server/options.h"
+#include "guest/server/source.h"
+#include "guest/server/verbs.h"
+
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/base/parse.h"
+#include "lib/contract/contract.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+enum { CONNS_MAX = 2000, SWEEP_MS = 5000, GROUPS_TEXT = 256, NAMES_TEXT = 512 };
+
+/* ---- the policy ---- */
+
+static void print_lint(const struct abx_policy *p)
+{
+    struct abx_report report;
+    abx_report_init(&report);
+    abx_policy_lint(p, false, &report);
+    for (size_t i = 0; i < report.count; i++)
+        fprintf(stderr, "policy lint: %s: %s\n", report.items[i].rule, report.items[i].text);
+    abx_report_done(&report);
+}
+
+/* With routes that are not known yet a selector that names one is no mistake. */
+static bool is_only_early(const struct abx_report *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (r->items[i].kind == ABX_FINDING_DOCUMENT)
+            return false;
+    return true;
+}
+
+static int load(struct abx__server *s, bool is_early)
+{
+    struct abx_report report;
+    struct abx_policy *next = NULL;
+    struct abx_policy_facts facts = abx__source_facts(&s->source);
+    struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
+    if (routes == NULL)
+        return 1;
+    for (size_t i = 0; i < s->custom_count; i++)
+        routes[i] = s->custom[i].spec;
+    facts.routes = routes;
+    facts.route_count = s->custom_count;
+    facts.code_groups = s->code_groups;
+    facts.code_group_count = s->code_group_count;
+    facts.legacy_token = abx_str(getenv(ABX_ENV_SERVER_TOKEN));
+    s->upload_cap = facts.upload_cap;
+    abx_report_init(&report);
+    int rc = abx_policy_load(&facts, &next, &report) < 0;
+    if (rc && is_early && s->o.commands.count && is_only_early(&report))
+        rc = 0;
+    else if (rc)
+        abx__source_print_errors(&report);
+    abx_report_done(&report);
+    free(routes);
+    if (next) {
+        abx_policy_unref(s->policy);
+        s->policy = next;
+    }
+    return rc;
+}
+
+/* ---- the end ---- */
+
+static void stop_rest(struct abx__server *s)
+{
+    abx_signal_close(&s->term, NULL);
+    abx_signal_close(&s->interrupt, NULL);
+    abx_signal_close(&s->hangup, NULL);
+    abx_timer_close(&s->sweep, NULL);
+    abx_timer_close(&s->stop_timer, NULL);
+    abx__commands_stop(s);
+}
+
+static void on_http_closed(void *arg)
+{
+    struct abx__server *s = arg;
+    s->http = NULL;
+    stop_rest(s);
+}
+
+static void stop(struct abx__server *s)
+{
+    if (s->is_stopping)
+        return;
+    s->is_stopping = true;
+    if (s->http)
+        abx_http_server_close(s->http, false, on_http_closed, s);
+    else
+        stop_rest(s);
+    abx_timer_start(&s->stop_timer, ABX__STOP_MS, 0);
+    abx_timer_unref(&s->stop_timer);
+}
+
+static void die_by(int signum)
+{
+    signal(signum, SIG_DFL);
+    kill(getpid(), signum);
+    _exit(128 + signum); /* PID 1 is not killed by its own signals */
+}
+
+static void on_stop_late(struct abx_timer *t)
+{
+    struct abx__server *s = t->owner;
+    abx_log(ABX_LOG_WARN, "not everything ended in %d ms, going", (int)ABX__STOP_MS);
+    if (s->stop_signal == SIGTERM)
+        die_by(SIGTERM);
+    _exit(s->exit_code);
+}
+
+static void on_signal(struct abx_signal *g, int signum)
+{
+    struct abx__server *s = g->owner;
+    if (s->is_stopping) { /* the second one */
+        if (signum == SIGTERM)
+            die_by(SIGTERM);
+        _exit(s->exit_code);
+    }
+    s->stop_signal = signum;
+    stop(s);
+}
+
+static void on_hangup(struct abx_signal *g, int signum)
+{
+    (void)g;
+    (void)signum;
+    abx_log(ABX_LOG_WARN, "SIGHUP: a policy is not reloaded yet, restart to change it");
+}
+
+static void on_sweep(struct abx_timer *t)
+{
+    abx__calls_sweep(t->owner);
+}
+
+/* ---- the start ---- */
+
+static void fail(struct abx__server *s, int exit_code)
+{
+    s->exit_code = exit_code;
+    stop(s);
+}
+
+static void print_start(const struct abx__server *s)
+{
+    char names[NAMES_TEXT];
+    struct abx_buf b = {.ptr = names, .cap = sizeof(names), .max = sizeof(names) - 1};
+    struct abx_policy_identity who;
+    for (size_t i = 0; abx_policy_identity_at(s->policy, i, &who); i++)
+        abx_buf_putf(&b, "%s%.*s", i ? "," : "", ABX_STR_FMT(who.id));
+    fprintf(stderr,
+            "agent-sandbox-server %s (abx %s): http://%s:%lld policy=%s revision=%s preset=%s "
+            "confine=%s hosts=%zu principals=%s%s\n",
+            ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.origin,
+            abx_policy_revision(s->policy), abx_policy_preset(s->policy),
+            abx_policy_confine(s->policy) == ABX_CONFINE_OFF ? "off" : "not-built",
+            abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
+    if (!abx_policy_has_tokens(s->policy))
+        fputs("warning: no token is configured: whoever reaches the port may use it\n", stderr);
+    if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
+        fputs("warning: confine: not built: processes are not confined by the kernel\n", stderr);
+    print_lint(s->policy);
+}
+
+static int listen_all(struct abx__server *s, struct abx_error *err)
+{
+    int fd = abx_fd_take(&s->http_fd);
+    if (listen(fd, ABX__BACKLOG) < 0) {
+        int errnum = errno;
+        close(fd);
+        return abx_err_sys(err, -errnum, "listen");
+    }
+    if (abx_http_server_listen(s->http, fd, 0, err) < 0)
+        return -1;
+    if (s->o.unix_path == NULL)
+        return 0;
+    int unix_fd = abx__listen_unix(s->o.unix_path, err);
+    return unix_fd < 0 ? -1 : abx_http_server_listen(s->http, unix_fd, 1, err);
+}
+
+/* The hosts are ready: nothing is added any more. */
+static void on_ready(struct abx__server *s, int exit_code, const struct abx_error *host_err)
+{
+    struct abx_error err = {0};
+    if (host_err || exit_code) {
+        if (host_err)
+            fprintf(stderr, "%s\n", host_err->msg);
+        fail(s, exit_code ? exit_code : 1);
+        return;
+    }
+    if (s->o.commands.count && load(s, false) != 0) {
+        fail(s, 1);
+        return;
+    }
+    abx__environment_hide(s->policy);
+    s->env = environ;
+    s->meter = abx_policy_meter_new(s->policy);
+    if (s->meter == NULL || listen_all(s, &err) < 0) {
+        fprintf(stderr, "agent-sandbox-server: %s\n", s->meter ? err.msg : "out of memory");
+        fail(s, 1);
+        return;
+    }
+    s->is_listening = true;
+    print_start(s);
+    abx__notify_ready();
+}
+
+static int start_loop(struct abx__server *s, struct abx_error *err)
+{
+    struct abx_http_server_options http = {.on_request = abx__server_on_request,
+                                           .refusal = abx__server_on_refusal,
+                                           .user = s,
+                                           .max_conns = CONNS_MAX};
+    abx_timer_init(&s->stop_timer, &s->loop, on_stop_late, s);
+    abx_timer_init(&s->sweep, &s->loop, on_sweep, s);
+    abx_timer_start(&s->sweep, SWEEP_MS, SWEEP_MS);
+    if (abx_signal_init(&s->term, &s->loop, SIGTERM, on_signal, s, err) < 0 ||
+        abx_signal_init(&s->interrupt, &s->loop, SIGINT, on_signal, s, err) < 0 ||
+        abx_signal_init(&s->hangup, &s->loop, SIGHUP, on_hangup, s, err) < 0 ||
+        abx_http_server_open(&s->loop, &http, &s->http, err) < 0)
+        return -1;
+    return abx__commands_start(s, on_ready, err);
+}
+
+static int run(struct abx__server *s)
+{
+    struct abx_error err = {0};
+    if (abx_loop_init(&s->loop, &err) < 0) {
+        fprintf(stderr, "agent-sandbox-server: %s\n", err.msg);
+        return 1;
+    }
+    if (start_loop(s, &err) < 0) {
+        fprintf(stderr, "agent-sandbox-server: %s\n", err.msg);
+        fail(s, 1);
+    }
+    abx_loop_run(&s->loop);
+    abx_loop_done(&s->loop);
+    return s->exit_code;
+}
+
+static int prepare(struct abx__server *s)
+{
+    uint32_t random;
+    mode_t mask = umask(0);
+    umask(mask);
+    s->umask = mask;
+    s->path = getenv("PATH");
+    if (s->path == NULL)
+        s->path = "/usr/local/bin:/usr/bin:/bin";
+    s->cwd = getcwd(NULL, 0);
+    if (s->cwd == NULL || getrandom(&random, sizeof(random), 0) != sizeof(random))
+        return -1;
+    snprintf(s->call_prefix, sizeof(s->call_prefix), "%08x", random);
+    abx_list_init(&s->calls);
+#ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
+    prctl(PR_SET_DUMPABLE, 0);
+#endif
+    return 0;
+}
+
+static void server_done(struct abx__server *s)
+{
+    abx_policy_meter_free(s->meter);
+    abx_policy_unref(s->policy);
+    abx__source_done(&s->source);
+    abx_fd_close(&s->http_fd);
+    free(s->cwd);
+    free(s->o.commands.items);
+    abx__environment_free();
+}
+
+static int serve(struct abx__server *s)
+{
+    struct abx_error err = {0};
+    if (s->o.base_dir && setenv(ABX_ENV_SERVER_BASE_DIR, s->o.base_dir, 1) < 0)
+        return 1;
+    if (abx__environment_take() < 0 || prepare(s) < 0) {
+        fputs("agent-sandbox-server: out of memory\n", stderr);
+        return 1;
+    }
+    if (abx__source_read(s->o.policy_file, s->o.preset, &s->source, &err) < 0) {
+        fprintf(stderr, "policy error: %s\n", err.msg);
+        return 1;
+    }
+    if (load(s, true) != 0)
+        return 1;
+    s->http_fd = abx__bind_tcp(s->o.host, s->o.port, &err);
+    if (s->http_fd < 0) {
+        fprintf(stderr, "agent-sandbox-server: %s\n", err.msg);
+        return 1;
+    }
+    return run(s);
+}
+
+#define ROW(name, kind, field, value, help)                                                        \
+    {                                                                                              \
+        name, ABX__OPTION_##kind, offsetof(struct abx__serve_options, field), value, help, 0       \
+    }
+static const struct abx__option options[] = {
+    ROW("--host", TEXT, host, "ADDRESS", "default 0.0.0.0"),
+    ROW("--port", NUMBER, port, "PORT", "default 9000"),
+    {"--pty-port", ABX__OPTION_NUMBER, offsetof(struct abx__serve_options, pty_port), "PORT",
+     "default ABX_PTY_PORT, else 9001", offsetof(struct abx__serve_options, has_pty_port)},
+    ROW("--commands", LIST, commands, "FILE_OR_MODULE", "user code; may be repeated"),
+    ROW("--policy", TEXT, policy_file, "FILE", "policy document"),
+    ROW("--preset", TEXT, preset, "NAME", "default transfer-only read-only hardened locked"),
+    ROW("--base-dir", TEXT, base_dir, "DIR", "root of path rules"),
+    ROW("--unix", TEXT, unix_path, "PATH", "listen on a unix socket too"),
+    ROW("--python", TEXT, python, "EXE", "interpreter of Python command hosts"),
+    ROW("--python-path", TEXT, python_path, "DIR", "search path of Python command hosts"),
+    {0}};
+
+static int64_t pty_port_of_environment(void)
+{
+    const char *text = getenv("ABX_PTY_PORT");
+    int64_t port;
+    if (text && abx_parse_i64(abx_str(text), &port) == 0)
+        return port;
+    return ABX_PORT_SERVER_PTY;
+}
+
+int abx__serve_main(int argc, char **argv)
+{
+    static struct abx__server server;
+    struct abx__server *s = &server;
+    *s = (struct abx__server){.http_fd = -1};
+    s->o = (struct abx__serve_options){
+        .host = "0.0.0.0", .port = ABX_PORT_SERVER, .pty_port = pty_port_of_environment()};
+    int rc = abx__options_read(options, argc, argv, &s->o);
+    if (rc != ABX__OPTIONS_OK)
+        return rc;
+    abx_log_init("agent-sandbox-server", ABX_LOG_INFO);
+    rc = serve(s);
+    int stop_signal = s->stop_signal;
+    server_done(s);
+    if (stop_signal == SIGTERM && rc == 0)
+        die_by(SIGTERM);
+    return rc;
+}

@@ -1,0 +1,162 @@
+/* guest/server/shell.c: POST /shell: a program without a shell, run to its end. server-api.md 4.5.
+ *
+ * The checks that look at files run on the pool; the program is started on the loop. */
+#include "guest/caps/run.h"
+#include "guest/caps/tree.h"
+#include "guest/server/exec.h"
+
+#include "lib/base/assert.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "lib/base/banned.h"
+
+enum {
+    OUTPUT_MAX = 16 << 20, /* of each stream, without max_output_bytes */
+    PROCESSES_MAX = 100,
+};
+
+struct shell {
+    struct abx__call *call; /* NULL: over */
+    struct abx__server *server;
+    struct abx_run *run;
+    struct abx_buf out[2]; /* stdout, stderr */
+    size_t max;
+    bool is_truncated;
+};
+
+static void shell_free(struct shell *s)
+{
+    abx_run_close(s->run);
+    s->server->shells--;
+    abx_buf_done(&s->out[0]);
+    abx_buf_done(&s->out[1]);
+    free(s);
+}
+
+/* The client has left: nobody waits for the program. */
+static void on_close(struct abx__call *c, bool aborted)
+{
+    (void)aborted;
+    shell_free(c->data);
+}
+
+static bool on_data(struct abx_run *r, enum abx_output kind, struct abx_str data)
+{
+    struct shell *s = abx_run_owner(r);
+    struct abx_buf *out = &s->out[kind == ABX_OUTPUT_STDERR];
+    size_t room = s->max - out->len;
+    s->is_truncated = s->is_truncated || data.len > room;
+    abx_buf_put(out, data.ptr, data.len < room ? data.len : room);
+    return true; /* what is too much is read and dropped */
+}
+
+static void put_output(struct abx_json_writer *w, const struct shell *s)
+{
+    abx_json_kv_str(w, "stdout", abx_buf_str(&s->out[0]));
+    abx_json_kv_str(w, "stderr", abx_buf_str(&s->out[1]));
+}
+
+static void put_end(struct abx_buf *body, const struct shell *s, const struct abx_run_end *end)
+{
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, body);
+    abx_json_begin_object(&w);
+    if (end->by_deadline) {
+        abx_json_kv_c(&w, "error", "the command did not end in time");
+        abx_json_kv_c(&w, "type", "TimeoutError");
+    }
+    put_output(&w, s);
+    if (!end->by_deadline)
+        abx_json_kv_i64(&w, "exit_code", end->exit_code);
+    if (s->is_truncated)
+        abx_json_kv_bool(&w, "truncated", true);
+    if (!end->by_deadline && end->is_output_open)
+        abx_json_kv_bool(&w, "background_output", true);
+    abx_json_end_object(&w);
+}
+
+static void on_end(struct abx_run *r, const struct abx_run_end *end)
+{
+    struct shell *s = abx_run_owner(r);
+    struct abx__call *c = s->call;
+    ABX_AUTO_BUF body;
+    abx_buf_init(&body, s->max * 12 + 4096); /* a control byte becomes six */
+    if (abx_buf_failed(&s->out[0]) || abx_buf_failed(&s->out[1]))
+        body.failed = true;
+    else
+        put_end(&body, s, end);
+    if (abx_buf_failed(&body))
+        abx__call_fail(c, 500, "MemoryError", "the output does not fit into memory");
+    else
+        abx__call_answer_status(c, end->by_deadline ? 500 : 200, NULL, abx_buf_str(&body));
+}
+
+static const struct abx_run_ops ops = {.on_data = on_data, .on_end = on_end};
+
+/* The judged program is started. */
+static void start(struct abx__job *j)
+{
+    const struct abx__exec *x = j->data;
+    struct abx__call *c = j->call;
+    struct abx_error err = {0};
+    uint64_t max = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_OUTPUT_BYTES, OUTPUT_MAX);
+    struct abx_run_spec spec = {.path = x->program,
+                                .argv = x->argv,
+                                .envp = x->envp,
+                                .cwd = x->cwd,
+                                .timeout_ms = x->timeout_ms,
+                                .umask = c->server->umask};
+    struct shell *s = calloc(1, sizeof(*s));
+    if (s == NULL) {
+        abx__call_fail(c, 500, "MemoryError", "out of memory");
+        return;
+    }
+    s->call = c;
+    s->server = c->server;
+    s->server->shells++;
+    s->max = max < OUTPUT_MAX ? (size_t)max : (size_t)OUTPUT_MAX;
+    abx_buf_init(&s->out[0], s->max + 1);
+    abx_buf_init(&s->out[1], s->max + 1);
+    if (abx_run_start(&c->server->loop, &spec, &ops, s, &s->run, &err) < 0) {
+        shell_free(s);
+        if (err.sys)
+            abx__call_fail_errno(c, err.sys, x->argv[0]);
+        else
+            abx__call_fail(c, 500, "OSError", "%s", err.msg);
+        return;
+    }
+    c->data = s;
+    c->on_close = on_close;
+}
+
+static void judge(struct abx__job *j)
+{
+    abx__exec_judge(j->data, j);
+}
+
+static void shell_post(struct abx__call *c)
+{
+    uint64_t running = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_PROCESSES, PROCESSES_MAX);
+    if (running > PROCESSES_MAX)
+        running = PROCESSES_MAX;
+    struct abx__exec x = {0};
+    if (!abx__exec_read(c, &x))
+        return;
+    if (c->server->shells >= running) {
+        abx__call_fail(c, 429, "ResourceError", "%zu programs run already", c->server->shells);
+        return;
+    }
+    struct abx__job *j = abx__job_new(c, judge, 4096);
+    struct abx__exec *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
+    if (copy)
+        *copy = x;
+    if (j == NULL)
+        return;
+    j->done = start;
+    abx__job_start(j);
+}
+
+const struct abx__route abx__shell_routes[] = {{"shell", shell_post}, {0}};
