@@ -181,7 +181,7 @@ void abx_policy_verdict_write(struct abx_json_writer *w, const struct abx_policy
 
 /* ---- Identities ---- */
 
-enum { ABX_POLICY_ANONYMOUS = UINT32_MAX };
+enum { ABX_POLICY_ANONYMOUS = INT32_MAX };
 
 struct abx_policy_identity {
     struct abx_str id; /* ptr NULL: before authentication */

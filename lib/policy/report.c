@@ -79,6 +79,9 @@ static void fill(struct abx_report *r, struct abx_str text, const struct abx__fi
 }
 
 static void add(struct abx_report *r, struct abx_str text, const struct abx__finding *f,
+                const char *fmt, va_list ap) __attribute__((format(printf, 4, 0)));
+
+static void add(struct abx_report *r, struct abx_str text, const struct abx__finding *f,
                 const char *fmt, va_list ap)
 {
     char message[TEXT_BYTES];
