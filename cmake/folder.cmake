@@ -9,6 +9,9 @@ endfunction()
 
 # One executable per x_test.c; it prints "N passed, N failed, N skipped", which tools/run-tests adds up.
 function(abx_add_test source lib)
+  if(ABX_FUZZ)
+    return() # that preset builds and runs the fuzzers only
+  endif()
   get_filename_component(base ${source} NAME_WE)
   file(RELATIVE_PATH rel ${CMAKE_SOURCE_DIR} ${source})
   get_filename_component(dir ${rel} DIRECTORY)
