@@ -171,6 +171,23 @@ TEST(create_that_fails_leaves_nothing)
     kit_teardown();
 }
 
+/* A cgroup that can not be joined says EINVAL; that is not the caller's mistake. */
+TEST(create_that_fails_in_the_host_is_not_the_callers_fault)
+{
+    static const int errnos[] = {EINVAL, ENOENT, EPERM, EEXIST, ENOTEMPTY, EIO};
+    kit_setup();
+    for (size_t i = 0; i < ABX_COUNTOF(errnos); i++) {
+        kit.fail_creates = 1;
+        kit.fail_errno = errnos[i];
+        assert_int_equal(kit_ask("POST", "/sandboxes", NULL, host_body), 500);
+        assert_true(kit_said("cgroup"));
+    }
+    kit.fail_creates = 1;
+    kit.fail_errno = ENOSPC;
+    assert_int_equal(kit_ask("POST", "/sandboxes", NULL, host_body), 429);
+    kit_teardown();
+}
+
 TEST(create_is_undone_when_init_gives_no_answer_or_an_endless_one)
 {
     kit_setup();

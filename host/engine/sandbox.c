@@ -186,6 +186,11 @@ static void fail_create(struct abx__sandbox *sb, const struct abx_error *err)
 {
     sb->failure = *err;
     abx_err_wrap(&sb->failure, "create");
+    /* A system call that failed here is no fault of the caller, whatever its errno is called. */
+    int status = abx_code_http(err->code);
+    bool is_told = err->code == ABX_RESOURCE_EXHAUSTED || err->code == ABX_CANCELED;
+    if (err->sys != 0 && status < 500 && !is_told)
+        sb->failure.code = ABX_INTERNAL;
     abx_log(err->code == ABX_CANCELED ? ABX_LOG_INFO : ABX_LOG_ERROR,
             "create failed id=%s error=\"%s\"", sb->id, err->msg);
     begin_destroy(sb);

@@ -47,6 +47,7 @@ static struct kit {
     struct kit_guest guests[KIT_GUESTS];
     bool hold;         /* requests stay pending */
     int fail_creates;  /* that many creations fail */
+    int fail_errno;    /* with this, if not 0 */
     int fail_destroys; /* that many removals fail */
     int refuse_init;   /* that many /init are answered init_status */
     int init_status;
@@ -218,7 +219,10 @@ static inline void kit_do(const struct kit_request *r)
     case KIT_CREATE:
         if (kit.fail_creates > 0) {
             kit.fail_creates--;
-            abx_err_set(&err, ABX_UNAVAILABLE, "no namespaces today");
+            if (kit.fail_errno != 0)
+                abx_err_sys(&err, -kit.fail_errno, "cgroup");
+            else
+                abx_err_set(&err, ABX_UNAVAILABLE, "no namespaces today");
             r->created(r->arg, NULL, &err);
             break;
         }
