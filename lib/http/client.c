@@ -16,6 +16,7 @@ enum {
     HIGH_WATER = 65536,
     FRESH_MS = 2000, /* servers close idle connections after 5 s and more */
     PARTS_MAX = 4,
+    KEPT_MAX = 16384, /* a peer reads at least as much at once */
 };
 
 static void call_free(struct abx_http_call *c)
@@ -25,6 +26,7 @@ static void call_free(struct abx_http_call *c)
     abx_defer_cancel(&c->later);
     abx_buf_done(&c->head);
     abx_buf_done(&c->queue);
+    abx_buf_done(&c->kept);
     free(c);
     abx__upstream_unref(up);
 }
@@ -46,6 +48,23 @@ static struct iovec part(const void *data, size_t len)
     return (struct iovec){(void *)(uintptr_t)data, len};
 }
 
+/* Remembers the body of a request that goes with its head in one write. */
+static void keep(struct abx_http_call *c, const struct iovec *parts, int count)
+{
+    size_t len = c->queue.len;
+    for (int i = 0; i < count; i++)
+        len += parts[i].iov_len;
+    c->sent_twice = c->head_sent || c->head.len + len > KEPT_MAX;
+    abx_buf_done(&c->kept);
+    if (c->sent_twice || len == 0)
+        return;
+    abx_buf_init(&c->kept, KEPT_MAX);
+    abx_buf_put_str(&c->kept, abx_buf_str(&c->queue));
+    for (int i = 0; i < count; i++)
+        abx_buf_put(&c->kept, parts[i].iov_base, parts[i].iov_len);
+    c->sent_twice = abx_buf_failed(&c->kept);
+}
+
 /* Sends what has not gone yet, then @parts. */
 static bool send_parts(struct abx_http_call *c, const struct iovec *parts, int count)
 {
@@ -59,7 +78,9 @@ static bool send_parts(struct abx_http_call *c, const struct iovec *parts, int c
         all[n++] = parts[i];
     if (n == 0)
         return true;
+    keep(c, parts, count);
     bool more = abx_stream_writev(&c->link->stream, all, n);
+    c->is_unread = !c->head_sent && c->link->stream.write_error != 0;
     c->head_sent = true;
     if (c->queue.len)
         abx_buf_done(&c->queue);
@@ -151,10 +172,18 @@ void abx_http_connected(struct abx_http_call *c, int take_fd_or_error)
         abx_stream_shutdown(&link->stream);
 }
 
+/* Whether a second try can do no harm. */
+static bool may_repeat(const struct abx_http_call *c)
+{
+    if (!c->head_sent || (c->is_unread && !c->sent_twice))
+        return true;
+    return c->link->is_reused && c->is_idempotent && !c->body_written;
+}
+
 void abx__call_lost(struct abx_http_call *c, const struct abx_error *why)
 {
-    bool can_retry = c->link && c->link->is_reused && !c->link->has_answered && c->is_idempotent &&
-                     !c->body_written && !c->was_retried && !c->up->pool->closing;
+    bool can_retry = c->link && !c->link->has_answered && may_repeat(c) && !c->was_retried &&
+                     !c->up->pool->closing;
     if (c->link) {
         c->link->call = NULL;
         abx_stream_close(&c->link->stream);
@@ -162,7 +191,13 @@ void abx__call_lost(struct abx_http_call *c, const struct abx_error *why)
     }
     if (can_retry) {
         c->was_retried = true;
-        c->head_sent = c->told_connected = false;
+        if (c->kept.len) {
+            abx_buf_done(&c->queue);
+            c->queue = c->kept;
+            c->queue.max = QUEUE_MAX;
+            abx_buf_init(&c->kept, KEPT_MAX);
+        }
+        c->head_sent = c->told_connected = c->is_unread = false;
         connect_anew(c);
         return;
     }
@@ -213,6 +248,7 @@ int abx_http_call_start(struct abx_http_pool *p, struct abx_str target, struct a
                                 .is_idempotent = is_idempotent(head)};
     abx_buf_init(&c->head, HEAD_MAX);
     abx_buf_init(&c->queue, QUEUE_MAX);
+    abx_buf_init(&c->kept, KEPT_MAX);
     abx_list_push(&up->calls, &c->node);
     abx_buf_put_str(&c->head, head);
     if (abx_buf_failed(&c->head)) {

@@ -5,7 +5,9 @@
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include "lib/base/banned.h"
 
@@ -98,6 +100,8 @@ static void on_data(struct abx_stream *s, const char *data, size_t len)
         abx_stream_close(s);
         return;
     }
+    if (!link->has_answered)
+        abx_buf_done(&link->call->kept);
     link->has_answered = true;
     struct abx_str in = abx_str_n(data, len);
     step(link, &in);
@@ -144,6 +148,17 @@ void abx__link_wake(struct abx__link *link)
     abx_defer_start(&link->later, link->up->pool->loop, on_later, link);
 }
 
+/* A unix socket is reset exactly when its peer closes it with something left to read. A request
+ * that went in one write, and is smaller than what a peer reads at once, was not read at all then.
+ */
+static bool is_reset_unread(const struct abx_stream *s, int err)
+{
+    int domain = 0;
+    socklen_t len = sizeof(domain);
+    return err == -ECONNRESET && getsockopt(s->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 &&
+           domain == AF_UNIX;
+}
+
 static void on_end(struct abx_stream *s, int err)
 {
     struct abx__link *link = s->owner;
@@ -153,6 +168,8 @@ static void on_end(struct abx_stream *s, int err)
         return;
     }
     struct abx_error why;
+    if (call && is_reset_unread(s, err))
+        call->is_unread = true;
     const char *when = call && call->head_seen ? "in mid-answer" : "before its answer";
     if (err < 0)
         abx_err_sys(&why, err, "upstream broke off %s", when);

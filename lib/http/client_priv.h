@@ -37,11 +37,12 @@ struct abx_http_call {
     void *owner;
     struct abx_buf head;  /* kept for a second try */
     struct abx_buf queue; /* body bytes that came before the connection */
+    struct abx_buf kept;  /* the body of a small request sent whole, until an answer begins */
     struct abx_defer later;
     struct abx_error error; /* to be told from the loop */
     bool is_head_method, is_idempotent, is_connecting, is_cancelled;
     bool head_sent, body_written, finished, head_seen, paused, was_retried, wants_drain, shut;
-    bool told_connected;
+    bool told_connected, sent_twice, is_unread; /* is_unread: the peer took no byte of it */
 };
 
 struct abx_http_pool {
@@ -69,7 +70,8 @@ struct abx__link *abx__link_new(struct abx__upstream *up, int take_fd, struct ab
 void abx__link_wake(struct abx__link *link);
 
 /* client.c */
-/** The connection ended or broke under @call: tries again, or tells the owner. From the loop. */
+/** The connection ended or broke under @call: tries again where that is safe (nothing was sent, the
+ *  peer read nothing, or the method may be repeated), or tells the owner. From the loop. */
 void abx__call_lost(struct abx_http_call *call, const struct abx_error *why);
 /** The response is complete. @can_reuse: the framing left the connection clean. */
 void abx__call_complete(struct abx_http_call *call, bool can_reuse);
