@@ -3,6 +3,7 @@
 
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
+#include "lib/base/time.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -291,6 +293,59 @@ TEST(spawn_switches_ids)
     spec.cwd = "/tmp";
     run_shell(&r, &spec, "id -u; id -g; id -G; grep CapEff /proc/self/status", out);
     assert_string_equal(out, "1234\n1234\n1234 1235\nCapEff:\t0000000000000000\n");
+    run_done(&r);
+}
+
+enum { STOPPED_UID = 1777666555, STOPPER_MS = 10000, STOPPED_CHILDREN = 20 };
+
+/* kill -STOP -1, as a user of the sandbox may. */
+static int stop_all(void *arg)
+{
+    (void)arg;
+    if (setresuid(STOPPED_UID, STOPPED_UID, STOPPED_UID) < 0)
+        return 1;
+    for (int64_t end = abx_time_mono_ms() + STOPPER_MS; abx_time_mono_ms() < end;)
+        kill(-1, SIGSTOP);
+    kill(-1, SIGCONT);
+    return 0;
+}
+
+/* Its user may stop a child once the ids are switched, before the exec: that must not stop us. */
+TEST(spawn_is_not_held_up_by_a_stopped_child)
+{
+    if (geteuid() != 0)
+        skip();
+    struct run r;
+    struct abx_proc *procs[STOPPED_CHILDREN] = {0};
+    int stopper_pidfd;
+    run_init(&r);
+    r.wanted = 0;
+    pid_t stopper = abx_proc_fork_role("stopper", stop_all, NULL, NULL, 0, &stopper_pidfd);
+    assert_true(stopper > 0);
+    int64_t began = abx_time_mono_ms();
+    char *argv[] = {(char[]){"sleep"}, (char[]){"600"}, NULL};
+    for (int i = 0; i < STOPPED_CHILDREN; i++) {
+        struct abx_proc_spec spec = spec_of(argv);
+        struct abx_error err;
+        spec.set_ids = true;
+        spec.uid = spec.gid = STOPPED_UID;
+        spec.cwd = "/";
+        if (abx_proc_spawn(&r.loop, &spec, on_exit_count, &r, &procs[i], &err) < 0)
+            assert_int_equal(err.sys, EAGAIN);
+        else
+            r.wanted++;
+    }
+    assert_true(abx_time_mono_ms() - began < STOPPER_MS / 2);
+    assert_int_equal(pidfd_send_signal(stopper_pidfd, SIGKILL, NULL, 0), 0);
+    assert_int_equal(abx_proc_wait(stopper, NULL), 0);
+    close(stopper_pidfd);
+    for (int i = 0; i < STOPPED_CHILDREN; i++)
+        if (procs[i] != NULL)
+            assert_int_equal(abx_proc_signal(procs[i], SIGKILL), 0);
+    if (r.wanted > 0)
+        run_wait(&r);
+    for (int i = 0; i < STOPPED_CHILDREN; i++)
+        abx_proc_close(procs[i]);
     run_done(&r);
 }
 

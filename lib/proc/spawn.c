@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@
 #include "lib/base/banned.h"
 
 enum { CHILD_STACK_BYTES = 64 * 1024, MAX_PATHS = 64, MAX_PATH_BYTES = 64 * 1024 };
+enum { ROUND_MS = 5, STOPS_MAX = 20, ROUNDS_MAX = 4000 }; /* of the wait for an exec */
 
 static const char *const stage_texts[] = {
     [ABX__STAGE_SESSION] = "new session",
@@ -90,15 +92,43 @@ static int find_candidates(const struct abx_proc_spec *spec, struct candidates *
 
 static pid_t clone_child(struct abx__proc_start *start, void *stack, int *ret_pidfd)
 {
-    int flags = SIGCHLD | CLONE_PIDFD | CLONE_VFORK;
+    int flags = SIGCHLD | CLONE_PIDFD;
+    /* A child of other ids can be stopped by its own kind before its exec: we may not stand still
+     * until then, nor may our memory be in its hands (S06). */
     if (!start->spec->set_ids)
-        flags |= CLONE_VM;
+        flags |= CLONE_VM | CLONE_VFORK;
     sigset_t old;
     abx__proc_block_signals(&old); /* no handler of ours may run in the child */
     pid_t pid = clone(abx__proc_child, (char *)stack + CHILD_STACK_BYTES, flags, start, ret_pidfd);
     int saved = errno;
     abx__proc_restore_signals(&old);
     return pid < 0 ? -saved : pid;
+}
+
+/* Whether somebody has stopped the child since the last look. */
+static bool is_stopped(int pidfd)
+{
+    siginfo_t info = {0};
+    return waitid(P_PIDFD, (id_t)pidfd, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0;
+}
+
+/* Waits until the child has become its program or failed. SIGSTOP can neither be blocked nor
+ * ignored, and whoever sends it may go on: a few times the child is sent on its way again, which
+ * takes STOPS_MAX * ROUND_MS at most; then there is no child. */
+static int await_exec(int fd, int pidfd)
+{
+    int stops = 0;
+    for (int round = 0; round < ROUNDS_MAX && stops < STOPS_MAX; round++) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, ROUND_MS) > 0)
+            return 0;
+        if (!is_stopped(pidfd))
+            continue;
+        stops++;
+        (void)pidfd_send_signal(pidfd, SIGCONT, NULL, 0);
+    }
+    (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
+    return -EAGAIN;
 }
 
 /* What the child wrote, if anything: 1 with *ret filled, 0 when the exec happened. */
@@ -159,10 +189,12 @@ static int start_child(const struct abx_proc_spec *spec, pid_t *ret_pid, int *re
     if (pid < 0)
         return abx_err_sys(err, pid, "start %s: clone", spec->path);
     struct abx__proc_failure f;
-    if (read_failure(read_end, &f)) {
+    int waited = await_exec(read_end, pidfd);
+    if (waited < 0 || read_failure(read_end, &f)) {
         abx_fd_close(&pidfd);
         abx_proc_wait(pid, NULL);
-        return failure_error(spec, &f, err);
+        return waited < 0 ? abx_err_sys(err, waited, "start %s: stopped before it ran", spec->path)
+                          : failure_error(spec, &f, err);
     }
     *ret_pid = pid;
     *ret_pidfd = pidfd;
