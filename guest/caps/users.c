@@ -6,11 +6,13 @@
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
+#include "lib/contract/contract.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "lib/base/banned.h"
 
@@ -146,10 +148,34 @@ static int find_user(const char *root, const struct abx_str *name, uid_t uid, st
     return 0;
 }
 
+/* A root of one static binary has no accounts (base-image 2): whoever is meant by default is the
+ * one that we are, at home in "/". */
+static bool stands_in(const char *root, struct abx_str name)
+{
+    char path[4096];
+    if (!abx_str_is(name, ABX_USER_NAME) && !abx_str_is(name, "root"))
+        return false;
+    int n = snprintf(path, sizeof(path), "%s/etc/passwd", root);
+    return n < (int)sizeof(path) && access(path, F_OK) < 0 && errno == ENOENT;
+}
+
+static int stand_in(const char *root, struct abx_str name, struct abx_user *ret,
+                    struct abx_error *err)
+{
+    char line[ABX_NAME_BYTES + 64];
+    snprintf(line, sizeof(line), "%.*s:x:%u:%u::/:/bin/sh\n", ABX_STR_FMT(name),
+             (unsigned)geteuid(), (unsigned)getegid());
+    struct abx_str rest = abx_str(line);
+    struct line l;
+    return next_line(&rest, &l) ? fill_user(root, &l, ret, err) : -1;
+}
+
 int abx_user_by_name(const char *root, struct abx_str name, struct abx_user *ret,
                      struct abx_error *err)
 {
     int found = find_user(root, &name, 0, ret, err);
+    if (found == 0 && stands_in(root, name))
+        return stand_in(root, name, ret, err);
     if (found == 0)
         return abx_err_set(err, ABX_NOT_FOUND, "user: unknown user %.*s",
                            (int)(name.len < 128 ? name.len : 128), name.ptr);

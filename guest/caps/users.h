@@ -25,7 +25,8 @@ struct abx_user {
 };
 
 /** Finds @name below @root ("" for the live system; a directory for tests and images).
- *  On success the caller owns *ret: abx_user_done(). NOT_FOUND "user: unknown user x". */
+ *  On success the caller owns *ret: abx_user_done(). NOT_FOUND "user: unknown user x". Where
+ *  there is no /etc/passwd at all, root and user are the ids that we run as, at home in "/". */
 int abx_user_by_name(const char *root, struct abx_str name, struct abx_user *ret,
                      struct abx_error *err);
 /** NOT_FOUND "user: unknown userid 7". */

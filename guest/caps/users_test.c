@@ -111,12 +111,27 @@ TEST(users_reports_unknown_ones)
     tear_down();
 }
 
-TEST(users_of_a_root_without_passwd_are_unknown)
+/* T06: a single static binary; the default accounts are we ourselves, others are unknown. */
+TEST(users_of_a_root_without_passwd)
 {
-    set_up(NULL, NULL);
+    static const char *const names[] = {"root", "user"};
     struct abx_user u;
     struct abx_error err = {0};
-    assert_int_equal(abx_user_by_name(root, ABX_STR("root"), &u, &err), -1);
+    set_up(NULL, NULL);
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        assert_int_equal(abx_user_by_name(root, abx_str(names[i]), &u, &err), 0);
+        assert_string_equal(u.name, names[i]);
+        assert_int_equal(u.uid, geteuid());
+        assert_int_equal(u.gid, getegid());
+        assert_string_equal(u.home, "/");
+        assert_int_equal(u.group_count, 1);
+        abx_user_done(&u);
+    }
+    assert_int_equal(abx_user_by_name(root, ABX_STR("nobody"), &u, &err), -1);
+    assert_int_equal(err.code, ABX_NOT_FOUND);
+    tear_down();
+    set_up("root:x:0:0::/root:/bin/sh\n", NULL); /* an account list without it is a decision */
+    assert_int_equal(abx_user_by_name(root, ABX_STR("user"), &u, &err), -1);
     assert_int_equal(err.code, ABX_NOT_FOUND);
     tear_down();
 }
