@@ -256,9 +256,10 @@ TEST(t40_full_disk_is_507_and_no_partial_file)
     struct abx_upload *u = NULL;
     assert_int_equal(abx_upload_open(&loop, &spec, &upload_ops, &t, &u, NULL), 0);
     for (size_t done = 0; done < sizeof(body) && !t.done; done += 500000) {
-        abx_upload_append(u, body + done, 500000);
-        for (int k = 0; k < 50 && !t.done; k++)
-            uv_run(&loop.uv, UV_RUN_NOWAIT);
+        t.drained = false;
+        bool goes_on = abx_upload_append(u, body + done, 500000);
+        while (!goes_on && !t.drained && !t.done)
+            uv_run(&loop.uv, UV_RUN_ONCE);
     }
     if (!t.done)
         abx_upload_finish(u);

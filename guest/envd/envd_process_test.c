@@ -267,8 +267,8 @@ TEST(a_pty_has_its_size_and_ends_in_order)
     begin(&plain);
     ABX_AUTO_FD fd =
         stream(START, "",
-               "{\"process\":{\"cmd\":\"/bin/sh\",\"args\":[\"-c\",\"stty size; read x; stty size; "
-               "exit 0\"]},\"pty\":{\"size\":{\"cols\":81,\"rows\":25}}}");
+               "{\"process\":{\"cmd\":\"/bin/sh\",\"args\":[\"-c\",\"stty -echo; stty size; "
+               "read x; stty size; exit 0\"]},\"pty\":{\"size\":{\"cols\":81,\"rows\":25}}}");
     read_until(fd, &got, "{\"pty\":\"MjUgODEN"); /* "25 81\r" */
     uint32_t pid = pid_in(&got);
     snprintf(json, sizeof(json),
