@@ -20,3 +20,6 @@ add_executable(policy-check ${CMAKE_SOURCE_DIR}/tests/policy/program.c)
 target_link_libraries(policy-check PRIVATE abx_guest_server)
 set_target_properties(policy-check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)
+
+# The published server and ours side by side.
+abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)

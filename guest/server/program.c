@@ -1,10 +1,8 @@
 /* guest/server/program.c: the program's verbs (server.md 1). */
-#include "guest/server/options.h"
 #include "guest/server/server.h"
 #include "guest/server/verbs.h"
 
 #include "lib/base/assert.h"
-#include "lib/contract/contract.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -14,28 +12,6 @@
 
 enum { EXIT_USAGE = 2 };
 
-struct version {
-    bool as_json;
-};
-static const struct abx__option version_options[] = {
-    {"--json", ABX__OPTION_FLAG, offsetof(struct version, as_json), NULL, "with our own number", 0},
-    {0}};
-
-int abx__version_main(int argc, char **argv)
-{
-    struct version v = {0};
-    int rc = abx__options_read(version_options, argc, argv, &v);
-    if (rc != ABX__OPTIONS_OK)
-        return rc;
-    if (v.as_json)
-        printf(
-            "{\"version\": \"%s\", \"implementation\": {\"name\": \"abx\", \"version\": \"%s\"}}\n",
-            ABX_SERVER_COMPAT, ABX_VERSION);
-    else
-        puts(ABX_SERVER_COMPAT);
-    return 0;
-}
-
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
@@ -43,7 +19,8 @@ static const struct {
 } verbs[] = {
     {"serve", abx__serve_main, "serve requests (the default)"},
     {"healthcheck", abx__healthcheck_main, "exit 0 when a server is healthy"},
-    {"version", abx__version_main, "print the version whose behaviour this is"},
+    {"check-config", abx_server_check_config, "validate and explain a policy"},
+    {"version", abx_server_version, "print the version whose behaviour this is"},
 };
 
 static int usage(FILE *to)

@@ -3,7 +3,6 @@
 #include "guest/server/environment.h"
 #include "guest/server/listen.h"
 #include "guest/server/options.h"
-#include "guest/server/source.h"
 #include "guest/server/verbs.h"
 
 #include "lib/base/fd.h"
@@ -23,7 +22,13 @@
 
 #include "lib/base/banned.h"
 
-enum { CONNS_MAX = 2000, SWEEP_MS = 5000, GROUPS_TEXT = 256, NAMES_TEXT = 512 };
+enum {
+    CONNS_MAX = 2000,
+    SWEEP_MS = 5000,
+    GROUPS_TEXT = 256,
+    NAMES_TEXT = 512,
+    UPLOAD_CAP = 104857600
+};
 
 /* ---- the policy ---- */
 
@@ -50,24 +55,23 @@ static int load(struct abx__server *s, bool is_early)
 {
     struct abx_report report;
     struct abx_policy *next = NULL;
-    struct abx_policy_facts facts = abx__source_facts(&s->source);
     struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
+    struct abx__policy_args args = {.with_token = true,
+                                    .preset = s->o.preset,
+                                    .routes = routes,
+                                    .route_count = s->custom_count,
+                                    .code_groups = s->code_groups,
+                                    .code_group_count = s->code_group_count};
     if (routes == NULL)
-        return 1;
+        return -1;
     for (size_t i = 0; i < s->custom_count; i++)
         routes[i] = s->custom[i].spec;
-    facts.routes = routes;
-    facts.route_count = s->custom_count;
-    facts.code_groups = s->code_groups;
-    facts.code_group_count = s->code_group_count;
-    facts.legacy_token = abx_str(getenv(ABX_ENV_SERVER_TOKEN));
-    s->upload_cap = facts.upload_cap;
     abx_report_init(&report);
-    int rc = abx_policy_load(&facts, &next, &report) < 0;
-    if (rc && is_early && s->o.commands.count && is_only_early(&report))
+    int rc = abx__policy_source_load(&s->source, &args, &next, &report);
+    if (rc < 0 && is_early && s->o.commands.count && is_only_early(&report))
         rc = 0;
-    else if (rc)
-        abx__source_print_errors(&report);
+    else if (rc < 0)
+        abx__policy_print_errors(stderr, &report, s->source.name, true);
     abx_report_done(&report);
     free(routes);
     if (next) {
@@ -75,6 +79,13 @@ static int load(struct abx__server *s, bool is_early)
         s->policy = next;
     }
     return rc;
+}
+
+static uint64_t upload_cap_of_environment(void)
+{
+    const char *text = getenv("ABX_MAX_UPLOAD_SIZE");
+    uint64_t cap;
+    return text && abx_parse_u64(abx_str(text), &cap) == 0 ? cap : UPLOAD_CAP;
 }
 
 /* ---- the end ---- */
@@ -167,7 +178,7 @@ static void print_start(const struct abx__server *s)
     fprintf(stderr,
             "agent-sandbox-server %s (abx %s): http://%s:%lld policy=%s revision=%s preset=%s "
             "confine=%s hosts=%zu principals=%s%s\n",
-            ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.origin,
+            ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.name,
             abx_policy_revision(s->policy), abx_policy_preset(s->policy),
             abx_policy_confine(s->policy) == ABX_CONFINE_OFF ? "off" : "not-built",
             abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
@@ -260,6 +271,7 @@ static int prepare(struct abx__server *s)
     mode_t mask = umask(0);
     umask(mask);
     s->umask = mask;
+    s->upload_cap = upload_cap_of_environment();
     s->path = getenv("PATH");
     if (s->path == NULL)
         s->path = "/usr/local/bin:/usr/bin:/bin";
@@ -278,7 +290,7 @@ static void server_done(struct abx__server *s)
 {
     abx_policy_meter_free(s->meter);
     abx_policy_unref(s->policy);
-    abx__source_done(&s->source);
+    abx__policy_source_done(&s->source);
     abx_fd_close(&s->http_fd);
     free(s->cwd);
     free(s->o.commands.items);
@@ -288,13 +300,14 @@ static void server_done(struct abx__server *s)
 static int serve(struct abx__server *s)
 {
     struct abx_error err = {0};
+    struct abx__policy_args args = {.file = s->o.policy_file, .preset = s->o.preset};
     if (s->o.base_dir && setenv(ABX_ENV_SERVER_BASE_DIR, s->o.base_dir, 1) < 0)
         return 1;
     if (abx__environment_take() < 0 || prepare(s) < 0) {
         fputs("agent-sandbox-server: out of memory\n", stderr);
         return 1;
     }
-    if (abx__source_read(s->o.policy_file, s->o.preset, &s->source, &err) < 0) {
+    if (abx__policy_source_read(&args, &s->source, &err) < 0) {
         fprintf(stderr, "policy error: %s\n", err.msg);
         return 1;
     }

@@ -7,8 +7,8 @@
  */
 #pragma once
 #include "guest/server/options.h"
+#include "guest/server/policy_source.h"
 #include "guest/server/server.h"
-#include "guest/server/source.h"
 #include "guest/server/target.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
@@ -66,7 +66,7 @@ struct abx__server {
     struct abx_policy_code_group *code_groups;
     size_t custom_count, code_group_count;
     /* private to serve.c */
-    struct abx__source source;
+    struct abx__policy_source source;
     struct abx_signal term, interrupt, hangup;
     struct abx_timer stop_timer, sweep;
     struct abx_list calls; /* in flight */

@@ -4,4 +4,3 @@
 
 int abx__serve_main(int argc, char **argv);       /* serve.c */
 int abx__healthcheck_main(int argc, char **argv); /* healthcheck.c */
-int abx__version_main(int argc, char **argv);     /* program.c */
