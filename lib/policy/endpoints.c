@@ -16,14 +16,34 @@
 static const struct abx_endpoint endpoints[] = {
     {"health", "GET", "/health", {NULL}, COMMON, 0, ABX_GROUP_CORE, ABX_EP_OPEN | ABX_EP_ALWAYS, ABX_OP_READ,
      "Say that the server is up"},
-    {"capabilities", "GET", "/capabilities", {"core:read"}, COMMON, 0, ABX_GROUP_CORE, ABX_EP_ALWAYS, ABX_OP_READ,
-     "Describe the server, the caller and what the caller may do"},
-    {"capabilities_check", "POST", "/capabilities/check", {"core:read"}, COMMON, 0, ABX_GROUP_CORE, ABX_EP_ALWAYS, ABX_OP_READ,
-     "Ask whether one call would be allowed"},
     {"list_commands", "GET", "/commands", {"commands:list"}, COMMON, 0, ABX_GROUP_COMMANDS, 0, ABX_OP_READ,
      "List the commands that user code offers"},
     {"run_command", "POST", "/commands/{name}", {"commands:run"}, COMMON, 0, ABX_GROUP_COMMANDS, 0, ABX_OP_READ,
      "Run a command of user code"},
+    {"shell", "POST", "/shell", {"process:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(MAX_PROCESSES) | L(TIMEOUT_SECONDS), P(ALLOW_COMMANDS) | P(DENY_COMMANDS), ABX_GROUP_PROCESS, ABX_EP_PATHS | ABX_EP_EXEC, ABX_OP_EXEC,
+     "Run a command and wait for its output"},
+    {"browser_navigate", "POST", "/browser/navigate", {"browser:use"}, COMMON, P(BLOCK_PRIVATE_NETWORKS) | P(URL_ALLOW) | P(URL_DENY), ABX_GROUP_BROWSER, ABX_EP_EXEC, ABX_OP_READ,
+     "Open a page in the browser"},
+    {"browser_screenshot", "POST", "/browser/screenshot", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Take a picture of the page"},
+    {"browser_content", "GET", "/browser/content", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Read the page's document"},
+    {"browser_click", "POST", "/browser/click", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Click an element of the page"},
+    {"browser_type", "POST", "/browser/type", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Type text into an element of the page"},
+    {"browser_evaluate", "POST", "/browser/evaluate", {"browser:evaluate"}, COMMON, 0, ABX_GROUP_BROWSER, ABX_EP_EXEC, ABX_OP_READ,
+     "Run a script in the page"},
+    {"browser_pdf", "POST", "/browser/pdf", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Print the page to PDF"},
+    {"browser_console", "GET", "/browser/console", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
+     "Read the messages of the page's console"},
+    {"code_run", "POST", "/code/run", {"devtools:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(TIMEOUT_SECONDS), P(LANGUAGES), ABX_GROUP_DEV_TOOLS, ABX_EP_EXEC, ABX_OP_READ,
+     "Run a piece of code in a given language"},
+    {"git_status", "GET", "/git/status", {"devtools:read"}, COMMON, 0, ABX_GROUP_DEV_TOOLS, ABX_EP_PATHS, ABX_OP_READ,
+     "Describe the state of a repository"},
+    {"git_diff", "GET", "/git/diff", {"devtools:read"}, COMMON, 0, ABX_GROUP_DEV_TOOLS, ABX_EP_PATHS, ABX_OP_READ,
+     "Show the changes in a repository"},
     {"files_list", "GET", "/files/list", {"files:read"}, COMMON | L(MAX_DEPTH) | L(MAX_ENTRIES), 0, ABX_GROUP_FILE_OPS, ABX_EP_PATHS, ABX_OP_READ,
      "List a directory"},
     {"files_stat", "GET", "/files/stat", {"files:read"}, COMMON, 0, ABX_GROUP_FILE_OPS, ABX_EP_PATHS, ABX_OP_READ,
@@ -44,8 +64,6 @@ static const struct abx_endpoint endpoints[] = {
      "Pack a directory into an archive"},
     {"files_watch", "GET", "/files/watch", {"files:read"}, COMMON | L(MAX_DURATION_SECONDS), 0, ABX_GROUP_FILE_OPS, ABX_EP_PATHS | ABX_EP_STREAMING, ABX_OP_READ,
      "Follow changes beneath a directory"},
-    {"shell", "POST", "/shell", {"process:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(MAX_PROCESSES) | L(TIMEOUT_SECONDS), P(ALLOW_COMMANDS) | P(DENY_COMMANDS), ABX_GROUP_PROCESS, ABX_EP_PATHS | ABX_EP_EXEC, ABX_OP_EXEC,
-     "Run a command and wait for its output"},
     {"shell_stream", "POST", "/shell/stream", {"process:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(MAX_PROCESSES) | L(TIMEOUT_SECONDS), P(ALLOW_COMMANDS) | P(DENY_COMMANDS), ABX_GROUP_PROCESS, ABX_EP_PATHS | ABX_EP_EXEC | ABX_EP_STREAMING, ABX_OP_EXEC,
      "Run a command and stream its output"},
     {"process_start", "POST", "/process/start", {"process:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(MAX_PROCESSES) | L(TIMEOUT_SECONDS), P(ALLOW_COMMANDS) | P(DENY_COMMANDS), ABX_GROUP_PROCESS, ABX_EP_PATHS | ABX_EP_EXEC, ABX_OP_EXEC,
@@ -70,6 +88,10 @@ static const struct abx_endpoint endpoints[] = {
      "Change the size of a terminal"},
     {"pty_delete_session", "DELETE", "/pty/sessions/{id}", {"terminal:use"}, COMMON, 0, ABX_GROUP_TERMINAL, 0, ABX_OP_READ,
      "Close a terminal session"},
+    {"capabilities", "GET", "/capabilities", {"core:read"}, COMMON, 0, ABX_GROUP_CORE, ABX_EP_ALWAYS, ABX_OP_READ,
+     "Describe the server, the caller and what the caller may do"},
+    {"capabilities_check", "POST", "/capabilities/check", {"core:read"}, COMMON, 0, ABX_GROUP_CORE, ABX_EP_ALWAYS, ABX_OP_READ,
+     "Ask whether one call would be allowed"},
     {"system_info", "GET", "/system/info", {"system:read"}, COMMON, 0, ABX_GROUP_SYSTEM, 0, ABX_OP_READ,
      "Describe the operating system and the machine"},
     {"env_get", "GET", "/env", {"system:read"}, COMMON, P(ALLOW_VARS) | P(DENY_VARS), ABX_GROUP_SYSTEM, 0, ABX_OP_READ,
@@ -82,42 +104,25 @@ static const struct abx_endpoint endpoints[] = {
      "List installed packages"},
     {"system_metrics", "GET", "/system/metrics", {"system:read"}, COMMON, 0, ABX_GROUP_SYSTEM, 0, ABX_OP_READ,
      "Read processor, memory and disk figures"},
-    {"code_run", "POST", "/code/run", {"devtools:run"}, COMMON | L(MAX_OUTPUT_BYTES) | L(TIMEOUT_SECONDS), P(LANGUAGES), ABX_GROUP_DEV_TOOLS, ABX_EP_EXEC, ABX_OP_READ,
-     "Run a piece of code in a given language"},
-    {"git_status", "GET", "/git/status", {"devtools:read"}, COMMON, 0, ABX_GROUP_DEV_TOOLS, ABX_EP_PATHS, ABX_OP_READ,
-     "Describe the state of a repository"},
-    {"git_diff", "GET", "/git/diff", {"devtools:read"}, COMMON, 0, ABX_GROUP_DEV_TOOLS, ABX_EP_PATHS, ABX_OP_READ,
-     "Show the changes in a repository"},
-    {"browser_navigate", "POST", "/browser/navigate", {"browser:use"}, COMMON, P(BLOCK_PRIVATE_NETWORKS) | P(URL_ALLOW) | P(URL_DENY), ABX_GROUP_BROWSER, ABX_EP_EXEC, ABX_OP_READ,
-     "Open a page in the browser"},
-    {"browser_screenshot", "POST", "/browser/screenshot", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Take a picture of the page"},
-    {"browser_content", "GET", "/browser/content", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Read the page's document"},
-    {"browser_click", "POST", "/browser/click", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Click an element of the page"},
-    {"browser_type", "POST", "/browser/type", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Type text into an element of the page"},
-    {"browser_evaluate", "POST", "/browser/evaluate", {"browser:evaluate"}, COMMON, 0, ABX_GROUP_BROWSER, ABX_EP_EXEC, ABX_OP_READ,
-     "Run a script in the page"},
-    {"browser_pdf", "POST", "/browser/pdf", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Print the page to PDF"},
-    {"browser_console", "GET", "/browser/console", {"browser:use"}, COMMON, 0, ABX_GROUP_BROWSER, 0, ABX_OP_READ,
-     "Read the messages of the page's console"},
     {"pty_connect", "WS", "/pty", {"terminal:use"}, COMMON, 0, ABX_GROUP_TERMINAL, ABX_EP_STREAMING | ABX_EP_VIRTUAL, ABX_OP_READ,
      "Attach to a terminal session by WebSocket"},
 };
 /* clang-format on */
 
-enum { OWN = ABX_COUNTOF(endpoints), ALL = OWN + ABX__ENDPOINTS_AGENTS };
+/* The agents' rows stand behind the fourth: the order in which the published server looks at
+ * endpoints, which shows in what it says first of several mistakes. */
+enum { OWN = ABX_COUNTOF(endpoints), ALL = OWN + ABX__ENDPOINTS_AGENTS, BEFORE_AGENTS = 4 };
 
-/* One array for all, in the order of listing; filled before main(), constant afterwards. */
+/* One array for all; filled before main(), constant afterwards. */
 static struct abx_endpoint all[ALL];
 
 __attribute__((constructor)) static void join(void)
 {
-    memcpy(all, endpoints, sizeof(endpoints));
-    memcpy(all + OWN, abx__endpoints_agents, sizeof(abx__endpoints_agents));
+    const size_t row = sizeof(endpoints[0]);
+    memcpy(all, endpoints, BEFORE_AGENTS * row);
+    memcpy(all + BEFORE_AGENTS, abx__endpoints_agents, sizeof(abx__endpoints_agents));
+    memcpy(all + BEFORE_AGENTS + ABX__ENDPOINTS_AGENTS, endpoints + BEFORE_AGENTS,
+           (OWN - BEFORE_AGENTS) * row);
 }
 
 static const char *const group_names[] = {

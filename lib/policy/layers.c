@@ -295,11 +295,11 @@ void abx__check_selectors(struct abx__load *l)
             (layer->kind == ABX__EXACT && find_rule(p, layer->selector) == NULL))
             unknown_selector(l, layer);
     }
-    for (size_t i = 0; i < p->layer_count; i++) {
-        const struct abx__layer *layer = &p->layers[i];
-        const struct abx_policy_rule *rule =
-            layer->node != NULL && layer->kind == ABX__EXACT ? find_rule(p, layer->selector) : NULL;
-        if (rule != NULL)
-            check_applicable(l, layer, rule);
-    }
+    for (size_t k = 0; k < p->rule_count; k++)
+        for (size_t i = 0; i < p->layer_count; i++) {
+            const struct abx__layer *layer = &p->layers[i];
+            if (layer->node != NULL && layer->kind == ABX__EXACT &&
+                abx_str_eq(layer->selector, p->rules[k].id))
+                check_applicable(l, layer, &p->rules[k]);
+        }
 }
