@@ -37,6 +37,7 @@ static void stop(struct abx__envd *e)
     if (e->http)
         abx_http_server_close(e->http, true, on_http_closed, NULL);
     e->http = NULL;
+    abx__watches_stop(e);
     if (e->procs)
         abx_procs_close(e->procs);
     e->procs = NULL;
@@ -163,6 +164,7 @@ static int start(struct abx__envd *e, struct abx_error *err)
     if (abx_signal_init(&e->term, &e->loop, SIGTERM, on_signal, e, err) < 0 ||
         abx_signal_init(&e->interrupt, &e->loop, SIGINT, on_signal, e, err) < 0 ||
         abx_procs_new(&e->loop, &procs, &e->procs, err) < 0 ||
+        abx_watches_new(&e->loop, &e->watches, err) < 0 ||
         abx_http_server_open(&e->loop, &http, &e->http, err) < 0)
         return -1;
     return start_listeners(e, err);
@@ -193,6 +195,7 @@ int abx_envd_main(const struct abx_envd_options *o)
     umask(022);
     signal(SIGPIPE, SIG_IGN);
     abx__state_init(&e->state);
+    abx_list_init(&e->polled);
     abx_buf_init(&e->scratch, ABX_PROCESS_CHUNK * 2);
     e->rpc = (struct abx_rpc_server){&e->loop, services, abx__cors};
     restore(e);

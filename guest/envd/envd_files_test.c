@@ -358,10 +358,6 @@ TEST(filesystem_rows)
          "{\"code\":\"internal\",\"message\":\"error renaming: "},
         {FS "Remove", "{\"path\":\"m\"}", 200, "\r\n\r\n{}"},
         {FS "Remove", "{\"path\":\"m\"}", 200, "\r\n\r\n{}"},
-        {FS "CreateWatcher", "{\"path\":\"d\"}", 501,
-         "{\"code\":\"unimplemented\",\"message\":\"watching is not built yet"},
-        {FS "GetWatcherEvents", "{\"watcherId\":\"w\"}", 501, "\"unimplemented\""},
-        {FS "RemoveWatcher", "{\"watcherId\":\"w\"}", 501, "\"unimplemented\""},
     };
     start();
     put_file("home/a.txt", "hello");
@@ -374,8 +370,5 @@ TEST(filesystem_rows)
         assert_int_equal(status, rows[i].status);
         assert_true(has(&got, at_root(rows[i].text)));
     }
-    ABX_AUTO_FD fd = stream(FS "WatchDir", "", "{\"path\":\"d\"}");
-    abx_buf_clear(&got);
-    read_until(fd, &got, "{\"error\":{\"code\":\"unimplemented\"");
     stop();
 }

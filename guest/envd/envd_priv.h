@@ -3,6 +3,7 @@
 #include "guest/caps/files.h"
 #include "guest/caps/process.h"
 #include "guest/caps/users.h"
+#include "guest/caps/watch.h"
 #include "guest/envd/envd.h"
 #include "lib/connect/rpc.h"
 #include "lib/http/server.h"
@@ -47,6 +48,8 @@ struct abx__envd {
     struct abx_loop loop;
     struct abx_http_server *http;
     struct abx_procs *procs;
+    struct abx_watches *watches;
+    struct abx_list polled; /* watchers between two questions: rpc_watch.c */
     struct abx_rpc_server rpc;
     struct abx__state state;
     struct abx_poll channel, tcp;
@@ -128,7 +131,19 @@ int abx__rpc_user(struct abx_rpc *rpc, struct abx_user *ret);
 int abx__rpc_path(struct abx_rpc *rpc, const char *raw, const struct abx_user *user,
                   char out[ABX_FILES_PATH]);
 
+/* --- files and watching (rpc_files.c, rpc_watch.c) --- */
+
+struct Filesystem__EntryInfo;
+/** The message of an entry, in @a; NULL without memory. */
+struct Filesystem__EntryInfo *abx__entry_message(struct abx_arena *a, const struct abx_entry *e);
+abx_rpc_fn abx__watch_dir, abx__create_watcher, abx__get_watcher_events, abx__remove_watcher;
+/** Closes the watchers that are asked, and all of watching once the streams have ended. */
+void abx__watches_stop(struct abx__envd *e);
+
 /* --- process streams (stream.c) --- */
+
+/** Between two keepalive events, as the client wants it. */
+uint64_t abx__keepalive_ms(const struct abx_http_req *req);
 
 /** Start and Connect: sends the start event and everything that follows. @from: journal offset or
  *  ABX_PROCESS_FROM_NOW. Fails the call on error. */

@@ -148,8 +148,11 @@ static inline void read_until(int fd, struct abx_buf *b, const char *text)
 {
     while (!has(b, text) && read_some(fd, b) > 0)
         ;
-    if (!has(b, text))
+    if (!has(b, text)) {
+        for (size_t i = 0; i < b->len; i++) /* heads of envelopes end a C string */
+            b->ptr[i] = b->ptr[i] ? b->ptr[i] : '.';
         print_error("wanted: %s\ngot: %s\n", text, b->len ? b->ptr : "");
+    }
     assert_true(has(b, text));
 }
 

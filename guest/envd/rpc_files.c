@@ -43,7 +43,7 @@ static void set_time(Google__Protobuf__Timestamp *t, int64_t ns)
     t->nanos = (int32_t)nanos;
 }
 
-static Filesystem__EntryInfo *to_message(struct abx_arena *a, const struct abx_entry *e)
+struct Filesystem__EntryInfo *abx__entry_message(struct abx_arena *a, const struct abx_entry *e)
 {
     struct entry_message *m = abx_arena_alloc(a, sizeof(*m));
     if (m == NULL)
@@ -82,7 +82,7 @@ static void on_entries(void *arg, const struct abx_entry *entries, size_t count,
     Filesystem__EntryInfo **messages = abx_arena_array(&a, count + 1, sizeof(*messages));
     bool ok = messages != NULL;
     for (size_t i = 0; ok && i < count; i++)
-        ok = (messages[i] = to_message(&a, &entries[i])) != NULL;
+        ok = (messages[i] = abx__entry_message(&a, &entries[i])) != NULL;
     if (ok)
         c->answer(c, messages, count);
     else
@@ -215,13 +215,6 @@ static void list_dir(struct abx_rpc *rpc, const ProtobufCMessage *in)
     serve(rpc, &(struct work){r->path, NULL, r->depth, ABX_FILES_LIST, answer_list});
 }
 
-static void no_watch(struct abx_rpc *rpc, const ProtobufCMessage *in)
-{
-    (void)in;
-    abx_rpc_failf(rpc, ABX_UNIMPLEMENTED,
-                  "watching is not built yet: list the folder again instead (ListDir)");
-}
-
 static const struct abx_rpc_method methods[] = {
     {"Stat", ABX_RPC_UNARY, &filesystem__stat_request__descriptor,
      &filesystem__stat_response__descriptor, stat_one},
@@ -234,13 +227,13 @@ static const struct abx_rpc_method methods[] = {
     {"ListDir", ABX_RPC_UNARY, &filesystem__list_dir_request__descriptor,
      &filesystem__list_dir_response__descriptor, list_dir},
     {"WatchDir", ABX_RPC_SERVER_STREAM, &filesystem__watch_dir_request__descriptor,
-     &filesystem__watch_dir_response__descriptor, no_watch},
+     &filesystem__watch_dir_response__descriptor, abx__watch_dir},
     {"CreateWatcher", ABX_RPC_UNARY, &filesystem__create_watcher_request__descriptor,
-     &filesystem__create_watcher_response__descriptor, no_watch},
+     &filesystem__create_watcher_response__descriptor, abx__create_watcher},
     {"GetWatcherEvents", ABX_RPC_UNARY, &filesystem__get_watcher_events_request__descriptor,
-     &filesystem__get_watcher_events_response__descriptor, no_watch},
+     &filesystem__get_watcher_events_response__descriptor, abx__get_watcher_events},
     {"RemoveWatcher", ABX_RPC_UNARY, &filesystem__remove_watcher_request__descriptor,
-     &filesystem__remove_watcher_response__descriptor, no_watch},
+     &filesystem__remove_watcher_response__descriptor, abx__remove_watcher},
     {0}};
 const struct abx_rpc_service abx__filesystem_service = {.path = "/filesystem.Filesystem/",
                                                         .methods = methods};

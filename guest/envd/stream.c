@@ -178,7 +178,7 @@ static void on_rpc_close(struct abx_rpc *rpc)
     abx_timer_close(&s->keepalive, on_timer_closed);
 }
 
-static uint64_t keepalive_ms(const struct abx_http_req *req)
+uint64_t abx__keepalive_ms(const struct abx_http_req *req)
 {
     uint32_t seconds;
     struct abx_str text = abx_http_header(req->head, ABX_HEADER_KEEPALIVE);
@@ -198,7 +198,7 @@ void abx__stream_begin(struct abx_rpc *rpc, struct abx_process *p, uint64_t from
     s->envd = abx__envd_of(abx_rpc_req(rpc));
     s->rpc = rpc;
     s->is_start = is_start;
-    s->keepalive_ms = keepalive_ms(abx_rpc_req(rpc));
+    s->keepalive_ms = abx__keepalive_ms(abx_rpc_req(rpc));
     if (abx_process_subscribe(p, from, &sub_ops, s, &s->sub, &err) < 0) {
         free(s);
         abx_rpc_fail(rpc, &err);
