@@ -124,7 +124,7 @@ static void mark_slot(void *arg, const struct abx__box_record *r)
 void abx__slots_scan(struct abx__worker *w)
 {
     abx__records_each(w, mark_slot, w);
-    /* Engines start anywhere: two of one machine rarely meet in one range. */
+    /* Engines start anywhere: two of one machine rarely try the same range (slots.c). */
     for (const char *p = w->options.state_dir; *p != 0; p++)
         w->next_slot = w->next_slot * 31 + (unsigned char)*p;
 }

@@ -82,7 +82,9 @@ void abx__child_kill(pid_t pid)
     }
 }
 
-static int spawn_shim(struct abx__worker *w, int control_fd, pid_t *ret, struct abx_error *err)
+/* @lock_fd, where there is one, stays open in the shim: the slot is taken while it lives. */
+static int spawn_shim(struct abx__worker *w, int control_fd, int lock_fd, pid_t *ret,
+                      struct abx_error *err)
 {
     char name[] = "abx-shim";
     char *argv[] = {name, NULL}, *envp[] = {NULL};
@@ -91,6 +93,7 @@ static int spawn_shim(struct abx__worker *w, int control_fd, pid_t *ret, struct 
                                  .envp = envp,
                                  .cwd = "/",
                                  .stdio = {control_fd, -1, -1},
+                                 .exec_fd = lock_fd,
                                  .oom_score_adj = INT_MIN,
                                  .new_session = true};
     struct child *c = calloc(1, sizeof(*c));
@@ -125,17 +128,26 @@ static int send_prepare(struct abx__worker *w, const struct abx__started *s, str
     return n < 0 ? abx_err_sys(err, (int)n, "prepare a shim") : 0;
 }
 
-static int take_slot(struct abx__worker *w, uint32_t *ret)
+/* A slot that no sandbox of this engine has, nor, where it means ids, one of any other. */
+static int take_slot(struct abx__worker *w, uint32_t *ret, int *ret_lock_fd, struct abx_error *err)
 {
+    *ret_lock_fd = -1;
     for (uint32_t i = 0; i < ABX__IDS_SLOTS; i++) {
         uint32_t slot = w->next_slot++ % ABX__IDS_SLOTS;
         if (abx__slot_is_taken(w, slot))
             continue;
+        int fd =
+            w->ids.level == ABX__IDS_PRIVATE ? abx__slot_lock(w->options.ids_folder, slot) : -1;
+        if (fd == -EBUSY)
+            continue;
+        if (fd < 0 && w->ids.level == ABX__IDS_PRIVATE)
+            return abx_err_sys(err, fd, "lock an id range in %s", w->options.ids_folder);
         abx__slot_mark(w, slot, true);
         *ret = slot;
+        *ret_lock_fd = fd;
         return 0;
     }
-    return -1;
+    return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no free id range");
 }
 
 bool abx__slot_is_taken(const struct abx__worker *w, uint32_t slot)
@@ -153,8 +165,9 @@ void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken)
 static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_error *err)
 {
     int ends[2];
-    if (take_slot(w, &ret->slot) < 0)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no free id range");
+    ABX_AUTO_FD lock_fd = -1;
+    if (take_slot(w, &ret->slot, &lock_fd, err) < 0)
+        return -1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
         abx__slot_mark(w, ret->slot, false);
         return abx_err_sys(err, -errno, "socketpair");
@@ -162,7 +175,7 @@ static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_e
     ret->control_fd = ends[0];
     ret->shim_pid = 0;
     ABX_AUTO_FD theirs = ends[1];
-    if (spawn_shim(w, theirs, &ret->shim_pid, err) == 0 && send_prepare(w, ret, err) == 0)
+    if (spawn_shim(w, theirs, lock_fd, &ret->shim_pid, err) == 0 && send_prepare(w, ret, err) == 0)
         return 0;
     abx_fd_close(&ret->control_fd);
     abx__slot_end(w, ret->slot, ret->shim_pid, false);

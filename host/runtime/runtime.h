@@ -45,8 +45,9 @@ struct abx_runtime_options {
     const char *guest_path; /* abx-guest to lay over each sandbox */
     const char *guest_libs; /* folder of libraries for a sanitized guest, or NULL */
     const char *shim_path;
-    abx_unpack_fn *unpack; /* host/image/unpack.h; NULL: imports and COPY are refused */
-    uid_t network_uid;     /* rootful: who may connect to the gateway sockets */
+    const char *ids_folder; /* of the machine's locks of id ranges; NULL: /run/abx */
+    abx_unpack_fn *unpack;  /* host/image/unpack.h; NULL: imports and COPY are refused */
+    uid_t network_uid;      /* rootful: who may connect to the gateway sockets */
     gid_t network_gid;
 };
 

@@ -222,6 +222,12 @@ void abx__pool_fill(struct abx__worker *w);
 void abx__pool_close(struct abx__worker *w);
 bool abx__slot_is_taken(const struct abx__worker *w, uint32_t slot);
 void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken);
+#define ABX__SLOTS_FOLDER "/run/abx"
+/** Locks @slot against every engine of the machine for as long as the descriptor is open, here or
+ *  where it was inherited: the descriptor, -EBUSY when it is taken, else -errno. */
+int abx__slot_lock(const char *folder, uint32_t slot);
+/** Removes the file and the folder of the locks if nobody holds one. */
+void abx__slots_tidy(const char *folder);
 /** Waits for the end of @shim_pid (0: none), whose socket is closed; removes the cgroups of @slot
  * as soon as they are empty, then frees it. @is_gc: a gc waits. */
 void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is_gc);

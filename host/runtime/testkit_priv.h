@@ -22,6 +22,7 @@ enum { KIT_GUARD_S = 120, KIT_TEXT = 64 * 1024 };
 struct kit {
     char dir[64]; /* state/, guest, shim */
     char state[80], guest[80], shim[80];
+    const char *ids_folder; /* NULL: the machine's */
     struct abx_loop loop;
     struct abx_runtime *rt;
     struct abx_isolation isolation;
@@ -130,6 +131,7 @@ KIT int kit_start(struct kit *k)
     struct abx_runtime_options o = {.state_dir = k->state,
                                     .guest_path = k->guest,
                                     .shim_path = k->shim,
+                                    .ids_folder = k->ids_folder,
                                     .network_uid = getuid(),
                                     .network_gid = getgid()};
     int sock;

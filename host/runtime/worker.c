@@ -164,6 +164,8 @@ int abx__worker_main(void *arg)
         return 1;
     w->sock = start->sock;
     w->options = *start->options;
+    if (w->options.ids_folder == NULL)
+        w->options.ids_folder = ABX__SLOTS_FOLDER;
     w->caller_uid = getuid();
     w->state_fd = w->sandboxes_fd = w->runtime_fd = w->layers_fd = w->unpacker_sock = -1;
     w->layers = (struct abx__layers){.top_fd = -1, .host_fd = -1, .step_fd = -1};
@@ -176,6 +178,8 @@ int abx__worker_main(void *arg)
     abx_loop_done(&w->loop);
     abx_map_done(&w->boxes);
     abx__cgroups_close(&w->cgroups);
+    if (w->ids.level == ABX__IDS_PRIVATE)
+        abx__slots_tidy(w->options.ids_folder);
     w->layers.name[0] = 0; /* ours too, unless a sandbox lives on it */
     if (w->sandboxes_fd >= 0 && w->runtime_fd >= 0)
         abx__gc_layers(w);
