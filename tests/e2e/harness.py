@@ -5,19 +5,22 @@
         engine.env                    # what `abx env` exports, for SDKs
 
 Programs come from $ABX_BUILD (default build/dev). Engine(user="name") runs all of it as that user."""
+import fcntl
 import os
 import pwd
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
-SCRATCH = re.compile(r"abx-[a-z0-9-]+-[A-Za-z0-9_]{6,8}")  # mkdtemp folders of test suites that run beside us
+SCRATCH = re.compile(r"abx[a-z0-9-]*-[A-Za-z0-9_]{6,8}")  # mkdtemp folders of test suites that run beside us
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+STATES = set()  # state folders of the engines of this run; empty: all engines of the machine are looked at
 REPORT = re.compile(rb"ERROR: (?:Address|Leak|Thread)Sanitizer|runtime error:|WARNING: ThreadSanitizer|descriptor left open")
 
 
@@ -42,6 +45,7 @@ class Engine:
         self.top = tempfile.mkdtemp(prefix="abx-e2e-")
         self.state, self.home = os.path.join(self.top, "state"), os.path.join(self.top, "home")
         os.mkdir(self.home)
+        STATES.add(self.state)
         if user:
             entry = pwd.getpwnam(user)
             for path in (self.top, self.home):
@@ -137,22 +141,67 @@ def until(test, what, seconds=10):
     return value
 
 
-def world():
-    """What must not grow: mounts, our cgroups, namespaces, our processes, files in shared folders."""
-    mounts = {line.split(b" ")[4].decode() for line in read("/proc/self/mountinfo").splitlines()}
-    cgroups = {os.path.join(d, n) for d, names, _ in os.walk("/sys/fs/cgroup") for n in names if n.startswith("abx")}
-    namespaces, processes = set(), set()
+def size_of(path):
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def cgroup_name(state):
+    """host/runtime/cgroup.c: FNV-1a of the state folder."""
+    h = 14695981039346656037
+    for byte in state.encode():
+        h = (h ^ byte) * 1099511628211 & (1 << 64) - 1
+    return f"abx-{h:016x}"
+
+
+def is_ours(pid, executable):
+    """Programs of this build: outside a sandbox by path, inside by the size of the guest."""
+    if "/.fce2b/" in executable:
+        return size_of(f"/proc/{pid}/exe") == size_of(f"{BUILD}/bin/abx-guest")
+    return executable.startswith((f"{BUILD}/bin/", *(f"{state}/" for state in STATES)))
+
+
+def look_at_processes():
+    """(namespaces, processes); what lives in a sandbox of another build beside us is not looked at."""
+    seen = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             executable = os.readlink(f"/proc/{pid}/exe")
-            kinds = os.listdir(f"/proc/{pid}/ns")
-            namespaces |= {os.readlink(f"/proc/{pid}/ns/{k}") for k in kinds}
+            seen.append((pid, executable, {k: os.readlink(f"/proc/{pid}/ns/{k}") for k in os.listdir(f"/proc/{pid}/ns")}))
         except OSError:
             continue
-        if executable.startswith(os.path.join(ROOT, "build/")) or "/.fce2b/" in executable or "abx-" in os.path.basename(executable):
+    foreign = {spaces["pid"] for pid, executable, spaces in seen if "/.fce2b/" in executable and not is_ours(pid, executable)}
+    namespaces, processes = set(), set()
+    for pid, executable, spaces in seen:
+        if spaces["pid"] not in foreign:
+            namespaces |= set(spaces.values())
+        if is_ours(pid, executable):
             processes.add((int(pid), executable))
+    return namespaces, processes
+
+
+def ids_are_locked():
+    """Whether a sandbox of any engine holds its slot (host/runtime/slots.c): then the file belongs there."""
+    try:
+        with open("/run/abx/ids", "r+b") as f:
+            asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            return struct.unpack("hhqqi4x", fcntl.fcntl(f, 36, asked))[0] != fcntl.F_UNLCK  # F_OFD_GETLK
+    except OSError:
+        return os.path.exists("/run/abx/ids") and os.geteuid() != 0
+
+
+def world():
+    """What must not grow: mounts, our cgroups, namespaces, our processes, files in shared folders."""
+    mounts = {line.split(b" ")[4].decode() for line in read("/proc/self/mountinfo").splitlines()}
+    names = {cgroup_name(state) for state in STATES}
+    cgroups = {os.path.join(d, n) for d, found, _ in os.walk("/sys/fs/cgroup") for n in found
+               if n.startswith("abx") and (not names or n in names)}
+    namespaces, processes = look_at_processes()
+    busy = {"/run/abx"} if ids_are_locked() else set()
     files = {os.path.join(d, n) for d in ("/tmp", "/run", "/var/lib", os.path.expanduser("~"))
-             for n in os.listdir(d) if ("abx" in n or "fce2b" in n) and not SCRATCH.fullmatch(n)}
+             for n in os.listdir(d) if ("abx" in n or "fce2b" in n) and not SCRATCH.fullmatch(n)} - busy
     return {"mounts": mounts, "cgroups": cgroups, "namespaces": namespaces, "processes": processes, "files": files}
 
 
