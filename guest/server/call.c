@@ -68,6 +68,8 @@ void abx__call_note_path(struct abx__call *c, struct abx_str path)
 static void on_close(struct abx_http_req *req, bool aborted)
 {
     struct abx__call *c = req->data;
+    if (c->match_number)
+        abx__custom_match_cancel(c->server, c->match_number);
     if (c->on_close)
         c->on_close(c, aborted);
     abx__audit_call(c);
@@ -101,6 +103,15 @@ void abx__calls_sweep(struct abx__server *s)
 
 /* ---- the handler ---- */
 
+/* Until the group is built it is answered as switched off (decisions.md). */
+static void deny_agents(struct abx__call *c)
+{
+    struct abx_policy_verdict v = {.endpoint = c->rule->id, .rule = ABX_STR("build:agents")};
+    abx_policy_deny(&v, ABX_POLICY_ENDPOINT_DISABLED, "%.*s: the agents group is not built yet",
+                    ABX_STR_FMT(c->rule->id));
+    abx__call_deny(c, &v);
+}
+
 static void serve(struct abx__call *c)
 {
     c->is_reading = false;
@@ -111,6 +122,8 @@ static void serve(struct abx__call *c)
     const struct abx__route *route = abx__route_find(c->rule->id);
     if (route)
         route->serve(c);
+    else if (c->rule->group == ABX_GROUP_AGENTS)
+        deny_agents(c);
     else
         abx__call_not_built(c);
 }
@@ -144,6 +157,12 @@ static void bad_body(struct abx__call *c, const char *why)
     abx__call_fail(c, 400, "ValueError", "the body is no JSON object: %s", why);
 }
 
+/* Commands and custom routes take any JSON; what it means is their host's business. */
+static bool takes_any(const struct abx__call *c)
+{
+    return c->custom != NULL || abx_str_is(c->rule->id, "run_command");
+}
+
 /* False: answered. */
 static bool parse_body(struct abx__call *c)
 {
@@ -160,6 +179,8 @@ static bool parse_body(struct abx__call *c)
         bad_body(c, err.msg);
         return false;
     }
+    if (takes_any(c))
+        return true;
     if (c->body && !json_is_object(c->body) && is_falsy(c->body)) {
         json_decref(c->body);
         c->body = NULL;
@@ -215,7 +236,8 @@ static void on_body(struct abx_http_req *req, const char *data, size_t len)
 static bool takes_body(const struct abx__call *c)
 {
     struct abx_str m = c->req->head->method;
-    return abx_str_is(m, "POST") || abx_str_is(m, "PUT") || abx_str_is(m, "DELETE");
+    return abx_str_is(m, "POST") || abx_str_is(m, "PUT") || abx_str_is(m, "DELETE") ||
+           abx_str_is(m, "PATCH");
 }
 
 static void read_body(struct abx__call *c)
@@ -276,6 +298,25 @@ static size_t values_of(const struct abx_http_head *head, const char *name,
     return n;
 }
 
+/* An open route asks for no credential; a good one names its owner all the same. */
+static void name_owner(struct abx__call *c, const struct abx_policy_credentials *given)
+{
+    struct abx_policy_identity who;
+    struct abx_policy_verdict v = {0};
+    const struct abx_policy_rule *closed = abx_policy_rule(c->policy, ABX_STR("capabilities"));
+    if (abx_policy_identify(c->policy, closed, given, &who, &v) &&
+        who.index != ABX_POLICY_ANONYMOUS)
+        c->who = who;
+}
+
+/* A policy given in code must agree too. */
+static bool judge_code(const struct abx__call *c, struct abx_policy_verdict *v)
+{
+    const struct abx_policy *p = c->server->code_policy;
+    const struct abx_policy_rule *rule = p ? abx_policy_rule(p, c->rule->id) : NULL;
+    return rule == NULL || abx_policy_judge(p, rule, &c->who, v);
+}
+
 static bool admit(struct abx__call *c)
 {
     struct abx_str authorization[CREDENTIALS_MAX], access_token[CREDENTIALS_MAX];
@@ -284,8 +325,10 @@ static bool admit(struct abx__call *c)
     struct abx_policy_verdict v = {0};
     given.authorization_count = values_of(c->req->head, "Authorization", authorization);
     given.access_token_count = values_of(c->req->head, ABX_HEADER_ACCESS_TOKEN, access_token);
-    if (!abx_policy_identify(c->policy, c->rule, &given, &c->who, &v) ||
-        !abx_policy_judge(c->policy, c->rule, &c->who, &v) ||
+    bool known = abx_policy_identify(c->policy, c->rule, &given, &c->who, &v);
+    if (known && c->custom && c->rule->is_open)
+        name_owner(c, &given);
+    if (!known || !abx_policy_judge(c->policy, c->rule, &c->who, &v) || !judge_code(c, &v) ||
         !abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, &v)) {
         abx__call_deny(c, &v);
         return false;
@@ -318,70 +361,148 @@ static void add_method(struct abx_buf *allow, struct abx_str method)
     abx_buf_put_str(allow, method);
 }
 
-/* Published endpoints first, then custom routes, each in their order. Methods that the path would
- * take go to @allow when none is found. */
-static bool find_route(struct abx__call *c, struct abx_buf *allow)
+static bool is_offered(const struct abx__call *c, const struct abx_endpoint *e)
+{
+    if (c->server->has_own_table && e->group != ABX_GROUP_CORE)
+        return false;
+    return (e->flags & ABX_EP_VIRTUAL) == 0;
+}
+
+static bool find_published(struct abx__call *c)
 {
     size_t count;
     const struct abx_endpoint *all = abx_endpoints(&count);
-    for (size_t i = 0; i < count; i++) {
-        if ((all[i].flags & ABX_EP_VIRTUAL) || !matches(c, abx_str(all[i].path)))
-            continue;
-        if (is_method(c, abx_str(all[i].method))) {
+    for (size_t i = 0; i < count; i++)
+        if (is_offered(c, &all[i]) && matches(c, abx_str(all[i].path)) &&
+            is_method(c, abx_str(all[i].method))) {
             c->rule = abx_policy_rule(c->policy, abx_str(all[i].id));
             return c->rule != NULL;
         }
-        add_method(allow, abx_str(all[i].method));
-    }
-    for (size_t i = 0; i < c->server->custom_count; i++) {
-        const struct abx__custom *custom = &c->server->custom[i];
-        if (!matches(c, custom->spec.path))
-            continue;
-        if (is_method(c, custom->spec.method)) {
-            c->custom = custom;
-            c->rule = abx_policy_rule(c->policy, custom->spec.id);
-            return c->rule != NULL;
-        }
-        add_method(allow, custom->spec.method);
-    }
     return false;
+}
+
+static bool is_path_of(struct abx__call *c, const struct abx__custom *custom)
+{
+    c->param_count = ABX__PARAMS_MAX;
+    return abx__custom_path_match(custom->spec.path, c->path, c->params, &c->param_count);
+}
+
+static void on_match(void *arg, struct abx_str params);
+
+enum found { FOUND, WAITING, NOWHERE };
+
+/* Custom routes in their order, from c->next_custom on. WAITING: a host was asked. */
+static enum found find_custom(struct abx__call *c)
+{
+    while (c->next_custom < c->server->custom_count) {
+        const struct abx__custom *custom = &c->server->custom[c->next_custom++];
+        if (!is_method(c, custom->spec.method))
+            continue;
+        c->custom = custom;
+        c->rule = abx_policy_rule(c->policy, custom->spec.id);
+        if (c->rule && custom->is_regex &&
+            (c->match_number = abx__custom_match(custom, c->path, on_match, c)) != 0)
+            return WAITING;
+        if (c->rule && !custom->is_regex && is_path_of(c, custom))
+            return FOUND;
+    }
+    c->custom = NULL;
+    c->rule = NULL;
+    return NOWHERE;
 }
 
 static const char *const methods[] = {"GET", "POST", "PUT", "DELETE", "HEAD"};
 
-static bool is_known_method(struct abx_str method)
+static bool is_known_method(const struct abx__call *c, struct abx_str method)
 {
     for (size_t i = 0; i < ABX_COUNTOF(methods); i++)
         if (abx_str_is(method, methods[i]))
             return true;
+    for (size_t i = 0; i < c->server->custom_count; i++)
+        if (abx_str_eq(method, c->server->custom[i].spec.method))
+            return true;
     return false;
 }
 
-static bool route(struct abx__call *c)
+/* The methods that the path would take. */
+static void put_allowed(struct abx__call *c, struct abx_buf *allow)
+{
+    size_t count;
+    const struct abx_endpoint *all = abx_endpoints(&count);
+    for (size_t i = 0; i < count; i++)
+        if (is_offered(c, &all[i]) && matches(c, abx_str(all[i].path)))
+            add_method(allow, abx_str(all[i].method));
+    for (size_t i = 0; i < c->server->custom_count; i++)
+        if (!c->server->custom[i].is_regex && is_path_of(c, &c->server->custom[i]))
+            add_method(allow, c->server->custom[i].spec.method);
+}
+
+static void not_found(struct abx__call *c)
 {
     char text[METHODS_MAX];
     struct abx_buf allow = {.ptr = text, .cap = sizeof(text), .max = sizeof(text) - 1};
-    struct abx_str method = c->req->head->method;
-    if (!is_known_method(method)) {
-        abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
-                       (int)(method.len < 32 ? method.len : 32), method.ptr);
-        return false;
-    }
-    if (find_route(c, &allow))
-        return true;
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
+    put_allowed(c, &allow);
     struct abx_http_extra extra[2] = {{allow.len ? "Allow" : NULL, abx_buf_str(&allow)}};
     abx_buf_init(&body, 65536);
     abx_json_writer_init(&w, &body);
     abx_json_begin_object(&w);
-    const char *why = abx_arena_printf(c->req->arena, "no route for %.*s %.*s", ABX_STR_FMT(method),
-                                       (int)(c->path.len < 1024 ? c->path.len : 1024), c->path.ptr);
+    const char *why =
+        abx_arena_printf(c->req->arena, "no route for %.*s %.*s", ABX_STR_FMT(c->req->head->method),
+                         (int)(c->path.len < 1024 ? c->path.len : 1024), c->path.ptr);
     abx_json_kv_c(&w, "error", why ? why : "no such route");
     abx_json_kv_c(&w, "type", "ValueError");
     abx_json_end_object(&w);
     abx__call_answer_status(c, 404, extra, abx_buf_str(&body));
-    return false;
+}
+
+static void take(struct abx__call *c)
+{
+    if (admit(c) && read_query(c))
+        read_body(c);
+}
+
+static void go_on(struct abx__call *c)
+{
+    switch (find_custom(c)) {
+    case FOUND:
+        take(c);
+        break;
+    case WAITING:
+        break;
+    case NOWHERE:
+        not_found(c);
+        break;
+    }
+}
+
+static void on_match(void *arg, struct abx_str params)
+{
+    struct abx__call *c = arg;
+    c->match_number = 0;
+    if (params.len == 0) {
+        c->custom = NULL;
+        c->rule = NULL;
+        abx__call_fail(c, 503, "HostUnavailable", "the command host did not say whose path it is");
+    } else if (abx_str_is(params, "null")) {
+        go_on(c);
+    } else {
+        c->params_json = abx_arena_str(c->req->arena, params);
+        take(c);
+    }
+}
+
+static void begin(struct abx__call *c)
+{
+    struct abx_str method = c->req->head->method;
+    if (!is_known_method(c, method))
+        abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
+                       (int)(method.len < 32 ? method.len : 32), method.ptr);
+    else if (find_published(c))
+        take(c);
+    else
+        go_on(c);
 }
 
 void abx__server_on_request(struct abx_http_req *req)
@@ -403,6 +524,5 @@ void abx__server_on_request(struct abx_http_req *req)
     req->data = c;
     req->on_close = on_close;
     req->on_drain = on_drain;
-    if (route(c) && admit(c) && read_query(c))
-        read_body(c);
+    begin(c);
 }

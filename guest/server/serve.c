@@ -51,6 +51,34 @@ static bool is_only_early(const struct abx_report *r)
     return true;
 }
 
+static bool has_hosts(const struct abx__server *s)
+{
+    return s->o.commands.count > 0 || s->o.host_fd > 0;
+}
+
+/* A policy given in code: instead of the document, or compiled beside it. */
+static int load_documents(struct abx__server *s, const struct abx__policy_args *args,
+                          struct abx_policy **ret, struct abx_report *report)
+{
+    struct abx__policy_source code = {.text = s->code_text, .name = "code"};
+    struct abx__policy_args beside = *args;
+    struct abx_policy *next = NULL;
+    if (s->code_text == NULL)
+        return abx__policy_source_load(&s->source, args, ret, report);
+    code.len = strlen(s->code_text);
+    if (s->is_code_alone) {
+        s->source.name = code.name;
+        return abx__policy_source_load(&code, args, ret, report);
+    }
+    beside.preset = NULL;
+    beside.with_token = false;
+    if (abx__policy_source_load(&code, &beside, &next, report) < 0)
+        return -1;
+    abx_policy_unref(s->code_policy);
+    s->code_policy = next;
+    return abx__policy_source_load(&s->source, args, ret, report);
+}
+
 static int load(struct abx__server *s, bool is_early)
 {
     struct abx_report report;
@@ -67,8 +95,8 @@ static int load(struct abx__server *s, bool is_early)
     for (size_t i = 0; i < s->custom_count; i++)
         routes[i] = s->custom[i].spec;
     abx_report_init(&report);
-    int rc = abx__policy_source_load(&s->source, &args, &next, &report);
-    if (rc < 0 && is_early && s->o.commands.count && is_only_early(&report))
+    int rc = load_documents(s, &args, &next, &report);
+    if (rc < 0 && is_early && has_hosts(s) && is_only_early(&report))
         rc = 0;
     else if (rc < 0)
         abx__policy_print_errors(stderr, &report, s->source.name, true);
@@ -86,6 +114,27 @@ static uint64_t upload_cap_of_environment(void)
     const char *text = getenv("ABX_MAX_UPLOAD_SIZE");
     uint64_t cap;
     return text && abx_parse_u64(abx_str(text), &cap) == 0 ? cap : UPLOAD_CAP;
+}
+
+struct abx_str abx__server_policy_text(const struct abx__server *s)
+{
+    return abx_str_n(s->source.text ? s->source.text : "", s->source.len);
+}
+
+void abx__server_reload(struct abx__server *s)
+{
+    if (s->is_listening && !s->is_stopping)
+        load(s, false);
+}
+
+static int bind_http(struct abx__server *s, struct abx_error *err)
+{
+    s->http_fd = abx__bind_tcp(s->o.host, s->o.port, err);
+    s->bound_host = s->o.host;
+    s->bound_port = s->o.port;
+    if (s->http_fd < 0)
+        fprintf(stderr, "agent-sandbox-server: %s\n", err->msg);
+    return s->http_fd < 0 ? -1 : 0;
 }
 
 /* ---- the end ---- */
@@ -125,6 +174,11 @@ static void die_by(int signum)
     signal(signum, SIG_DFL);
     kill(getpid(), signum);
     _exit(128 + signum); /* PID 1 is not killed by its own signals */
+}
+
+void abx__server_stop(struct abx__server *s)
+{
+    stop(s);
 }
 
 static void on_stop_late(struct abx_timer *t)
@@ -205,17 +259,27 @@ static int listen_all(struct abx__server *s, struct abx_error *err)
     return unix_fd < 0 ? -1 : abx_http_server_listen(s->http, unix_fd, 1, err);
 }
 
+/* start() asked for another address than the one that was bound. */
+static int rebind(struct abx__server *s)
+{
+    struct abx_error err = {0};
+    if (s->bound_port == s->o.port && s->bound_host == s->o.host)
+        return 0;
+    abx_fd_close(&s->http_fd);
+    return bind_http(s, &err);
+}
+
 /* The hosts are ready: nothing is added any more. */
 static void on_ready(struct abx__server *s, int exit_code, const struct abx_error *host_err)
 {
     struct abx_error err = {0};
-    if (host_err || exit_code) {
-        if (host_err)
-            fprintf(stderr, "%s\n", host_err->msg);
-        fail(s, exit_code ? exit_code : 1);
+    if (host_err) {
+        if (host_err->msg[0])
+            fprintf(stderr, "agent-sandbox-server: %s\n", host_err->msg);
+        fail(s, exit_code);
         return;
     }
-    if (s->o.commands.count && load(s, false) != 0) {
+    if (has_hosts(s) && (load(s, false) != 0 || rebind(s) < 0)) {
         fail(s, 1);
         return;
     }
@@ -290,6 +354,9 @@ static void server_done(struct abx__server *s)
 {
     abx_policy_meter_free(s->meter);
     abx_policy_unref(s->policy);
+    abx_policy_unref(s->code_policy);
+    abx__commands_free(s);
+    free(s->code_text);
     abx__policy_source_done(&s->source);
     abx_fd_close(&s->http_fd);
     free(s->cwd);
@@ -313,12 +380,7 @@ static int serve(struct abx__server *s)
     }
     if (load(s, true) != 0)
         return 1;
-    s->http_fd = abx__bind_tcp(s->o.host, s->o.port, &err);
-    if (s->http_fd < 0) {
-        fprintf(stderr, "agent-sandbox-server: %s\n", err.msg);
-        return 1;
-    }
-    return run(s);
+    return bind_http(s, &err) < 0 ? 1 : run(s);
 }
 
 #define ROW(name, kind, field, value, help)                                                        \
@@ -326,8 +388,10 @@ static int serve(struct abx__server *s)
         name, ABX__OPTION_##kind, offsetof(struct abx__serve_options, field), value, help, 0       \
     }
 static const struct abx__option options[] = {
-    ROW("--host", TEXT, host, "ADDRESS", "default 0.0.0.0"),
-    ROW("--port", NUMBER, port, "PORT", "default 9000"),
+    {"--host", ABX__OPTION_TEXT, offsetof(struct abx__serve_options, host), "ADDRESS",
+     "default 0.0.0.0", offsetof(struct abx__serve_options, has_host)},
+    {"--port", ABX__OPTION_NUMBER, offsetof(struct abx__serve_options, port), "PORT",
+     "default 9000", offsetof(struct abx__serve_options, has_port)},
     {"--pty-port", ABX__OPTION_NUMBER, offsetof(struct abx__serve_options, pty_port), "PORT",
      "default ABX_PTY_PORT, else 9001", offsetof(struct abx__serve_options, has_pty_port)},
     ROW("--commands", LIST, commands, "FILE_OR_MODULE", "user code; may be repeated"),
@@ -336,6 +400,7 @@ static const struct abx__option options[] = {
     ROW("--base-dir", TEXT, base_dir, "DIR", "root of path rules"),
     ROW("--unix", TEXT, unix_path, "PATH", "listen on a unix socket too"),
     ROW("--python", TEXT, python, "EXE", "interpreter of Python command hosts"),
+    ROW("--host-fd", NUMBER, host_fd, "FD", "a command host that runs already (start() uses it)"),
     ROW("--python-path", TEXT, python_path, "DIR", "search path of Python command hosts"),
     {0}};
 

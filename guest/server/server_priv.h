@@ -36,15 +36,19 @@ enum {
 struct abx__serve_options {
     const char *host, *policy_file, *preset, *base_dir, *unix_path, *python, *python_path;
     int64_t port, pty_port;
-    bool has_pty_port;                /* named by the option */
+    bool has_pty_port;       /* named by the option */
+    bool has_host, has_port; /* likewise */
+    int64_t host_fd; /* --host-fd: a command host that runs already; the server is its child */
     struct abx__option_list commands; /* --commands, in order */
 };
 
 /* A route that user code registered. What it points to lives as long as the server. */
 struct abx__custom {
     struct abx_policy_route spec;
-    void (*serve)(struct abx__call *c, void *arg); /* call->params holds the parts of spec.path */
+    /* call->params holds the parts of spec.path, not decoded */
+    void (*serve)(struct abx__call *c, void *arg);
     void *arg;
+    bool is_regex; /* spec.path is a Python pattern: its host says which paths are its own */
 };
 
 struct abx__server {
@@ -65,6 +69,10 @@ struct abx__server {
     struct abx__custom *custom;
     struct abx_policy_code_group *code_groups;
     size_t custom_count, code_group_count;
+    char *code_text;    /* policy of start() or SandboxServer(); heap */
+    bool has_own_table; /* of routes, without the published ones: only core is left */
+    bool is_code_alone; /* it is the document; else code_policy must agree too */
+    struct abx_policy *code_policy;
     /* private to serve.c */
     struct abx__policy_source source;
     struct abx_signal term, interrupt, hangup;
@@ -73,6 +81,8 @@ struct abx__server {
     size_t body_bytes;     /* of all bodies that are held */
     uint64_t call_number;
     char call_prefix[9]; /* of request ids */
+    const char *bound_host;
+    int64_t bound_port;
     int http_fd, exit_code, stop_signal;
     bool is_listening, is_stopping;
 };
@@ -113,6 +123,9 @@ struct abx__call {
     void (*on_drain)(struct abx__call *c); /* after a write or event answered false */
     /* private */
     struct abx_list node;
+    struct abx_str params_json; /* of a pattern, as its host gave them; ptr NULL: params */
+    uint64_t match_number;      /* asked of a host, 0: none */
+    size_t next_custom;         /* where the search for a route goes on */
     struct abx_buf body_buf;
     struct abx_str audit_paths[ABX__AUDIT_PATHS];
     size_t audit_path_count;
@@ -257,7 +270,8 @@ char **abx__child_environment(const struct abx__server *s, const struct abx__pai
 /* ---- command hosts (commands.c) ---- */
 
 /** Loads the files of --commands. @ready is called once, from the loop: err NULL, then custom and
- *  code_groups are filled; else the start ends with the exit code given. -1: could not begin. */
+ *  code_groups are filled; else the start ends with the exit code given, after err->msg unless it
+ * is empty (user code has said itself what is wrong). -1: could not begin. */
 typedef void abx__commands_ready_fn(struct abx__server *s, int exit_code,
                                     const struct abx_error *err);
 int abx__commands_start(struct abx__server *s, abx__commands_ready_fn *ready,
@@ -266,3 +280,26 @@ int abx__commands_start(struct abx__server *s, abx__commands_ready_fn *ready,
 void abx__commands_stop(struct abx__server *s);
 /** How many hosts there are, for the start line. */
 size_t abx__commands_count(const struct abx__server *s);
+/** Frees what was registered; after the loop. */
+void abx__commands_free(struct abx__server *s);
+/** Whether @path is one of @pattern, literals and {word} = [^/]+. The parts as they stand in @path,
+ * not decoded: @out, *inout_count is its room. */
+bool abx__custom_path_match(struct abx_str pattern, struct abx_str path, struct abx__pair *out,
+                            size_t *inout_count);
+/** Asks the host of a pattern whether @path is its own. @params: the parts as a JSON object,
+ * "null": no, empty: nobody answered. 0: it can not be asked now. */
+typedef void abx__custom_match_fn(void *arg, struct abx_str params);
+uint64_t abx__custom_match(const struct abx__custom *custom, struct abx_str path,
+                           abx__custom_match_fn *done, void *arg);
+void abx__custom_match_cancel(struct abx__server *s, uint64_t number);
+
+/* ---- what command hosts ask of the daemon (serve.c) ---- */
+
+/** A policy given in code: the document where there is no other, else one more that must agree. */
+int abx__server_code_policy(struct abx__server *s, struct json_t *document, struct abx_error *err);
+/** The document as it was read, may be empty. */
+struct abx_str abx__server_policy_text(const struct abx__server *s);
+/** Compiles the policy again, with code_groups as they are now. */
+void abx__server_reload(struct abx__server *s);
+/** As after SIGINT. */
+void abx__server_stop(struct abx__server *s);

@@ -116,8 +116,7 @@ class CommandRegistry:
     def register(self, name, fn, *, args=None, description="", hidden=False, scopes=()):
         if self._frozen:
             raise RuntimeError("Cannot register command after the registry has been frozen")
-        found = _infer(fn) if args is None else list(args)
-        entry = RegisteredCommand(name, fn, found, description, hidden, tuple(scopes))
+        entry = RegisteredCommand(name, fn, list(args or ()), description, hidden, tuple(scopes))
         with self._lock:
             self._note_twice(name)
             self._commands[name] = entry
@@ -135,11 +134,14 @@ class CommandRegistry:
         if callable(name):
             fn = name
             _notices.add(f"@command without parentheses: {fn.__name__!r} is registered under its own name")
-            self.register(fn.__name__, fn)
+            self.register(fn.__name__, fn, args=_infer(fn))
             return fn
 
         def decorate(fn):
-            self.register(fn.__name__ if name is None else name, fn, hidden=hidden, **kwargs)
+            options = dict(kwargs)
+            if options.get("args") is None:
+                options["args"] = _infer(fn)
+            self.register(fn.__name__ if name is None else name, fn, hidden=hidden, **options)
             return fn
 
         return decorate

@@ -1,0 +1,593 @@
+/* guest/server/custom.c: calls that user code answers: commands and custom routes. Loop thread.
+ *
+ * Values go both ways as they came. security.md S32: credentials stay here. */
+#include "guest/server/commands_priv.h"
+#include "guest/server/hosts/scan.h"
+#include "lib/base/assert.h"
+#include "lib/base/log.h"
+#include "lib/contract/contract.h"
+
+#include <ctype.h>
+
+#include "lib/base/banned.h"
+
+enum { TEXT_BYTES = 1 << 20, HEADERS_MAX = 64 };
+
+/* ---- what the host is told of a call ---- */
+
+static void put_list(struct abx_json_writer *w, const char *key, const struct abx_str_list *list)
+{
+    abx_json_key(w, abx_str(key));
+    abx_json_begin_array(w);
+    for (size_t i = 0; i < list->count; i++)
+        abx_json_str(w, list->items[i]);
+    abx_json_end_array(w);
+}
+
+static void put_limits(struct abx_json_writer *w, const struct abx_policy_rule *r)
+{
+    abx_json_key(w, ABX_STR("limits"));
+    abx_json_begin_object(w);
+    for (int i = 0; i < ABX_LIMIT__COUNT; i++) {
+        if (!r->limits[i].is_set)
+            continue;
+        abx_json_key(w, abx_str(abx_limit_name((enum abx_limit)i)));
+        abx_json_raw(w, r->limits[i].text);
+    }
+    abx_json_end_object(w);
+}
+
+static void put_param(struct abx_json_writer *w, enum abx_param which,
+                      const struct abx_policy_param *p)
+{
+    const char *name = abx_param_name(which);
+    if (which == ABX_PARAM_OVERWRITE || which == ABX_PARAM_BLOCK_PRIVATE_NETWORKS) {
+        abx_json_kv_bool(w, name, p->flag);
+    } else if (which == ABX_PARAM_ALLOWED_SIGNALS) {
+        abx_json_key(w, abx_str(name));
+        abx_json_begin_array(w);
+        for (size_t i = 0; i < p->number_count; i++)
+            abx_json_i64(w, p->numbers[i]);
+        abx_json_end_array(w);
+    } else {
+        put_list(w, name, &p->words);
+    }
+}
+
+static const char *audit_name(enum abx_audit audit)
+{
+    static const char *const names[] = {
+        [ABX_AUDIT_OFF] = "off", [ABX_AUDIT_DENY] = "deny", [ABX_AUDIT_ALL] = "all"};
+    return names[audit];
+}
+
+static void put_rule(struct abx_json_writer *w, const struct abx_policy_rule *r)
+{
+    abx_json_key(w, ABX_STR("rule"));
+    abx_json_begin_object(w);
+    abx_json_kv_bool(w, "enabled", r->enabled);
+    put_list(w, "scopes", &r->scopes);
+    put_list(w, "allow", &r->paths.allow);
+    put_list(w, "deny", &r->paths.deny);
+    abx_json_kv_bool(w, "read_only", r->paths.read_only);
+    abx_json_kv_c(w, "symlinks", r->paths.never_links ? "never" : "within");
+    put_limits(w, r);
+    abx_json_key(w, ABX_STR("params"));
+    abx_json_begin_object(w);
+    for (int i = 0; i < ABX_PARAM__COUNT; i++)
+        if (r->params[i].is_set)
+            put_param(w, (enum abx_param)i, &r->params[i]);
+    abx_json_end_object(w);
+    abx_json_kv_c(w, "audit", audit_name(r->audit));
+    abx_json_end_object(w);
+}
+
+static void put_ctx(struct abx_buf *out, const struct abx__call *c)
+{
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, out);
+    abx_json_begin_object(&w);
+    abx_json_kv_str(&w, "endpoint", c->rule->id);
+    abx_json_key(&w, ABX_STR("identity"));
+    abx_json_begin_object(&w);
+    abx_json_kv_str(&w, "id", c->who.id);
+    put_list(&w, "scopes", &c->who.scopes);
+    abx_json_end_object(&w);
+    put_rule(&w, c->rule);
+    abx_json_end_object(&w);
+}
+
+static void put_pairs(struct abx_buf *out, const struct abx__pair *pairs, size_t count,
+                      bool as_lists)
+{
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, out);
+    abx_json_begin_object(&w);
+    for (size_t i = 0; i < count; i++) {
+        abx_json_key(&w, pairs[i].name);
+        if (as_lists)
+            abx_json_begin_array(&w);
+        abx_json_str(&w, pairs[i].value);
+        if (as_lists)
+            abx_json_end_array(&w);
+    }
+    abx_json_end_object(&w);
+}
+
+/* The credential that this server knows, and what stands for one. */
+static bool is_secret_header(const struct abx__call *c, struct abx_str name)
+{
+    if (abx_str_is_nocase(name, ABX_HEADER_ACCESS_TOKEN))
+        return true;
+    return abx_str_is_nocase(name, "Authorization") && c->who.index != ABX_POLICY_ANONYMOUS;
+}
+
+static bool was_before(const struct abx_http_head *head, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (abx_str_eq_nocase(head->headers[i].name, head->headers[at].name))
+            return true;
+    return false;
+}
+
+static void put_headers(struct abx_buf *out, const struct abx__call *c)
+{
+    const struct abx_http_head *head = c->req->head;
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, out);
+    abx_json_begin_object(&w);
+    for (size_t i = 0; i < head->header_count; i++)
+        if (!is_secret_header(c, head->headers[i].name) && !was_before(head, i))
+            abx_json_kv_str(&w, abx_arena_c(c->req->arena, head->headers[i].name),
+                            head->headers[i].value);
+    abx_json_end_object(&w);
+}
+
+/* The body as JSON: as it came, without a byte order mark. */
+static struct abx_str body_json(const struct abx__call *c)
+{
+    struct abx_str s = c->body_text;
+    return abx_str_starts(s, "\xEF\xBB\xBF") ? abx_str_sub(s, 3, s.len) : s;
+}
+
+/* ---- what comes back ---- */
+
+static struct abx__call *take(void *arg)
+{
+    struct abx__call *c = arg;
+    return c;
+}
+
+static void over(struct abx__call *c)
+{
+    c->data = NULL; /* the host has forgotten it */
+}
+
+static void on_close(struct abx__call *c, bool aborted)
+{
+    (void)aborted;
+    abx_host_call_cancel(c->data);
+    c->data = NULL;
+}
+
+static void on_drain(struct abx__call *c)
+{
+    if (c->data)
+        abx_host_call_resume(c->data);
+}
+
+/* {"error": ..., "type": ...} of JSON strings, as user code made them. */
+static void answer_error(struct abx__call *c, int status, struct abx_str message,
+                         struct abx_str type, const struct abx_host_message *more)
+{
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    abx_buf_init(&body, ABX_HOST_LINE_MAX);
+    abx_json_writer_init(&w, &body);
+    abx_json_begin_object(&w);
+    abx_json_key(&w, ABX_STR("error"));
+    abx_json_raw(&w, message.len ? message : ABX_STR("\"\""));
+    abx_json_key(&w, ABX_STR("type"));
+    abx_json_raw(&w, type.len ? type : ABX_STR("\"RuntimeError\""));
+    if (more && more->code.len) {
+        abx_json_key(&w, ABX_STR("code"));
+        abx_json_raw(&w, more->code);
+    }
+    abx_json_end_object(&w);
+    abx__call_answer_status(c, status, NULL, abx_buf_str(&body));
+}
+
+static void on_result(void *arg, struct abx_str value)
+{
+    struct abx__call *c = take(arg);
+    ABX_AUTO_BUF body;
+    over(c);
+    abx_buf_init(&body, (size_t)ABX_HOST_LINE_MAX + 64);
+    abx_buf_put_c(&body, "{\"result\": ");
+    abx_buf_put_str(&body, value);
+    abx_buf_put_byte(&body, '}');
+    abx__call_answer(c, &body);
+}
+
+static void on_error(void *arg, const struct abx_host_message *m)
+{
+    struct abx__call *c = take(arg);
+    over(c);
+    if (c->status)
+        abx_http_abort(c->req);
+    else
+        answer_error(c, (int)m->status, m->message, m->type, m);
+}
+
+static void on_failed(void *arg, int status, const char *type, const char *text)
+{
+    struct abx__call *c = take(arg);
+    over(c);
+    if (c->status)
+        abx_http_abort(c->req);
+    else
+        abx__call_fail(c, status, type, "%s", text);
+}
+
+/* ---- headers of an answer ---- */
+
+static const char *const framing[] = {"Content-Length", "Connection", "Transfer-Encoding",
+                                      "Keep-Alive", "Upgrade"};
+
+struct answer_head {
+    struct abx_http_extra extra[HEADERS_MAX + 2];
+    size_t count;
+};
+
+/* Text of a header as its bytes: Latin-1. -1: it does not fit, or would break the head. */
+static int latin1(struct abx_arena *a, struct abx_str utf8, struct abx_str *ret)
+{
+    char *out = abx_arena_alloc(a, utf8.len + 1);
+    size_t n = 0;
+    for (size_t i = 0; out && i < utf8.len; i++) {
+        unsigned char b = (unsigned char)utf8.ptr[i];
+        if (b < 0x20 ? b != '\t' : b == 0x7f || b > 0xC3)
+            return -1;
+        if (b >= 0xC2) /* two bytes, and well-formed: checked by the scanner */
+            b = (unsigned char)((b & 3u) << 6 | ((unsigned char)utf8.ptr[++i] & 0x3Fu));
+        out[n++] = (char)b;
+    }
+    *ret = abx_str_n(out, n);
+    return out ? 0 : -1;
+}
+
+static bool is_header_name(struct abx_str s)
+{
+    static const char odd[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < s.len; i++) {
+        char b = s.ptr[i];
+        bool is_word = (b >= 'a' && b <= 'z') || (b >= 'A' && b <= 'Z') || (b >= '0' && b <= '9');
+        if (!is_word && (b == '\0' || strchr(odd, b) == NULL))
+            return false;
+    }
+    return s.len > 0;
+}
+
+static int take_header(struct abx_arena *a, struct abx_str key, struct abx_str value,
+                       struct answer_head *h)
+{
+    ABX_AUTO_BUF text;
+    struct abx_str bytes;
+    for (size_t i = 0; i < ABX_COUNTOF(framing); i++)
+        if (abx_str_is_nocase(key, framing[i]))
+            return 0;
+    abx_buf_init(&text, 65536);
+    const char *name = abx_arena_c(a, key);
+    if (h->count == HEADERS_MAX || name == NULL || !is_header_name(key) ||
+        abx_host_text(value, &text) < 0 || latin1(a, abx_buf_str(&text), &bytes) < 0)
+        return -1;
+    h->extra[h->count++] = (struct abx_http_extra){name, bytes};
+    return 0;
+}
+
+static int read_head(struct abx__call *c, struct abx_str headers, struct answer_head *h)
+{
+    struct abx_scan_object o;
+    struct abx_str key, value;
+    h->count = 0;
+    abx_scan_object_init(&o, headers.ptr ? headers : ABX_STR("{}"));
+    while (abx_scan_object_next(&o, &key, &value))
+        if (take_header(c->req->arena, key, value, h) < 0)
+            return -1;
+    h->extra[h->count++] = (struct abx_http_extra){"X-Request-Id", abx_str(c->id)};
+    h->extra[h->count] = (struct abx_http_extra){0};
+    return o.failed ? -1 : 0;
+}
+
+static void on_response(void *arg, const struct abx_host_message *m)
+{
+    struct abx__call *c = take(arg);
+    struct answer_head h;
+    over(c);
+    if (read_head(c, m->headers, &h) < 0) {
+        answer_error(c, 500, ABX_STR("\"a header of the answer is not well-formed\""),
+                     ABX_STR("\"ValueError\""), NULL);
+        return;
+    }
+    c->status = (int)m->status;
+    abx__audit_call(c);
+    abx_http_answer(c->req, c->status, h.extra, m->body);
+}
+
+static void on_head(void *arg, const struct abx_host_message *m)
+{
+    struct abx__call *c = take(arg);
+    struct answer_head h;
+    if (read_head(c, m->headers, &h) < 0) {
+        abx_host_call_cancel(c->data);
+        over(c);
+        answer_error(c, 500, ABX_STR("\"a header of the stream is not well-formed\""),
+                     ABX_STR("\"ValueError\""), NULL);
+        return;
+    }
+    c->status = (int)m->status;
+    c->is_stream = true;
+    abx_http_begin(c->req, c->status, h.extra, ABX_HTTP_CHUNKED);
+    abx_http_flush(c->req);
+}
+
+static bool on_chunk(void *arg, const char *data, size_t len)
+{
+    struct abx__call *c = take(arg);
+    return abx_http_write(c->req, data, len);
+}
+
+static void on_ended(void *arg)
+{
+    struct abx__call *c = take(arg);
+    over(c);
+    abx__audit_call(c);
+    abx_http_end(c->req);
+}
+
+static const struct abx_host_call_ops call_ops = {on_result, on_error, on_response, on_head,
+                                                  on_chunk,  on_ended, on_failed};
+
+/* ---- calls ---- */
+
+static void start(struct abx__call *c, struct abx_host_call_text *text)
+{
+    struct abx__commands *s = c->server->commands;
+    ABX_AUTO_BUF ctx;
+    int why = 503;
+    abx_buf_init(&ctx, TEXT_BYTES);
+    put_ctx(&ctx, c);
+    text->ctx = abx_buf_str(&ctx);
+    c->on_close = on_close;
+    c->on_drain = on_drain;
+    c->data = abx_buf_failed(&ctx) ? NULL : abx_host_call_start(s->host, text, &call_ops, c, &why);
+    if (c->data)
+        return;
+    if (why == 429) {
+        struct abx_policy_verdict v = {.endpoint = c->rule->id, .retry_after_s = 1};
+        abx_policy_deny(&v, ABX_POLICY_CONCURRENCY_LIMITED,
+                        "more than %d calls run in the command host", (int)ABX_HOST_CALLS_MAX);
+        abx__call_deny(c, &v);
+        return;
+    }
+    abx__call_fail(c, 503, "HostUnavailable", "the command host can not take the call");
+}
+
+static bool wants_events(const struct abx__call *c)
+{
+    const struct abx_http_head *head = c->req->head;
+    for (size_t i = 0; i < head->header_count; i++)
+        if (abx_str_is_nocase(head->headers[i].name, "Accept") &&
+            abx_str_find(head->headers[i].value, ABX_STR("text/event-stream")) >= 0)
+            return true;
+    return false;
+}
+
+void abx__command_call(struct abx__call *c, const struct abx__command *command)
+{
+    struct abx_host_call_text text = {
+        .command = command->name,
+        .args = body_json(c),
+        .stream = wants_events(c),
+        .deadline_ms = command->timeout_ms,
+    };
+    double limit = abx_policy_limit_f64(c->rule, ABX_LIMIT_TIMEOUT_SECONDS, 0) * 1000;
+    if (limit > 0 && (text.deadline_ms == 0 || limit < text.deadline_ms))
+        text.deadline_ms = limit < 1 ? 1 : (uint32_t)limit;
+    start(c, &text);
+}
+
+void abx__custom_serve(struct abx__call *c, void *arg)
+{
+    const struct abx__custom_route *route = arg;
+    ABX_AUTO_BUF query, headers, params;
+    struct abx_str m = c->req->head->method;
+    bool has_body = abx_str_is(m, "POST") || abx_str_is(m, "PUT") || abx_str_is(m, "DELETE") ||
+                    c->body_text.len;
+    abx_buf_init(&query, TEXT_BYTES);
+    abx_buf_init(&headers, TEXT_BYTES);
+    abx_buf_init(&params, TEXT_BYTES);
+    put_pairs(&query, c->query, c->query_count, true);
+    put_pairs(&params, c->params, c->param_count, false);
+    put_headers(&headers, c);
+    if (abx_buf_failed(&query) || abx_buf_failed(&headers) || abx_buf_failed(&params)) {
+        abx__call_fail(c, 500, "MemoryError", "the request does not fit into memory");
+        return;
+    }
+    struct abx_host_call_text text = {
+        .n = route->n,
+        .method = m,
+        .path = c->path,
+        .query = abx_buf_str(&query),
+        .headers = abx_buf_str(&headers),
+        .path_params = c->params_json.ptr ? c->params_json : abx_buf_str(&params),
+        .body = body_json(c),
+    };
+    if (has_body && text.body.len == 0)
+        text.body = ABX_STR("{}");
+    start(c, &text);
+}
+
+/* ---- whose path it is ---- */
+
+enum { MATCH_STEPS = 100000 };
+
+struct matcher {
+    struct abx__pair *out;
+    size_t count, max;
+    unsigned steps;
+};
+
+/* The length of "{word}" at the start of @pattern, 0: something else stands there. */
+static size_t word_len(struct abx_str pattern)
+{
+    size_t n = 1;
+    if (pattern.len == 0 || pattern.ptr[0] != '{')
+        return 0;
+    while (n < pattern.len && (isalnum((unsigned char)pattern.ptr[n]) || pattern.ptr[n] == '_' ||
+                               (unsigned char)pattern.ptr[n] >= 0x80))
+        n++;
+    return n > 1 && n < pattern.len && pattern.ptr[n] == '}' ? n + 1 : 0;
+}
+
+/* Longest parts first, as a regular expression takes them. At most ABX__PARAMS_MAX deep. */
+static bool match(struct matcher *m, struct abx_str pattern, struct abx_str path)
+{
+    size_t at = 0, n = 0;
+    while (at < pattern.len && (n = word_len(abx_str_sub(pattern, at, pattern.len))) == 0) {
+        if (at >= path.len || pattern.ptr[at] != path.ptr[at])
+            return false;
+        at++;
+    }
+    if (at == pattern.len)
+        return at == path.len;
+    struct abx_str rest = abx_str_sub(path, at, path.len);
+    ptrdiff_t slash = abx_str_chr(rest, '/');
+    if (m->count == m->max)
+        return false;
+    struct abx__pair *pair = &m->out[m->count++];
+    pair->name = abx_str_sub(pattern, at + 1, n - 2);
+    for (size_t len = slash < 0 ? rest.len : (size_t)slash; len > 0; len--) {
+        pair->value = abx_str_sub(rest, 0, len);
+        if (++m->steps > MATCH_STEPS)
+            break;
+        if (match(m, abx_str_sub(pattern, at + n, pattern.len), abx_str_sub(rest, len, rest.len)))
+            return true;
+    }
+    m->count--;
+    return false;
+}
+
+bool abx__custom_path_match(struct abx_str pattern, struct abx_str path, struct abx__pair *out,
+                            size_t *inout_count)
+{
+    struct matcher m = {.out = out, .max = *inout_count};
+    bool yes = match(&m, pattern, path);
+    *inout_count = yes ? m.count : 0;
+    return yes;
+}
+
+uint64_t abx__custom_match(const struct abx__custom *custom, struct abx_str path,
+                           abx__custom_match_fn *done, void *arg)
+{
+    const struct abx__custom_route *route = custom->arg;
+    return abx_host_match(route->commands->host, route->n, path, done, arg);
+}
+
+void abx__custom_match_cancel(struct abx__server *s, uint64_t number)
+{
+    abx_host_match_cancel(s->commands->host, number);
+}
+
+/* ---- questions ---- */
+
+/* An object without its brackets. */
+static struct abx_str members(const struct abx_buf *object)
+{
+    return object->len >= 2 ? abx_str_sub(abx_buf_str(object), 1, object->len - 2)
+                            : (struct abx_str){0};
+}
+
+static void refuse(struct abx__commands *s, uint64_t q, const struct abx_policy_verdict *v)
+{
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    abx_buf_init(&body, 65536);
+    abx_json_writer_init(&w, &body);
+    abx_json_begin_object(&w);
+    abx_json_kv_i64(&w, "status", abx_policy_code_status(v->code));
+    abx_json_kv_c(&w, "type", abx_policy_code_type(v->code));
+    abx_json_kv_c(&w, "code", abx_policy_code_name(v->code));
+    abx_json_kv_c(&w, "message", v->text);
+    abx_json_end_object(&w);
+    abx_host_answer(s->host, q, false, members(&body));
+}
+
+static void refuse_text(struct abx__commands *s, uint64_t q, const char *text)
+{
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    abx_buf_init(&body, 65536);
+    abx_json_writer_init(&w, &body);
+    abx_json_begin_object(&w);
+    abx_json_kv_c(&w, "message", text);
+    abx_json_end_object(&w);
+    abx_host_answer(s->host, q, false, members(&body));
+}
+
+static void answer_path(struct abx__commands *s, const struct abx_host_message *m,
+                        struct abx__call *c)
+{
+    ABX_AUTO_BUF path, field, op, json;
+    struct abx__bounds bounds;
+    struct abx_policy_verdict v = {0};
+    struct abx_str found;
+    abx_buf_init(&path, 65536);
+    abx_buf_init(&field, 256);
+    abx_buf_init(&op, 64);
+    abx_buf_init(&json, 1 << 18);
+    if (abx_host_text(m->path, &path) < 0 || abx_host_text(m->field, &field) < 0 ||
+        abx_host_text(m->access, &op) < 0 ||
+        abx__bounds_init(&bounds, c->policy, c->rule, c->req->arena) < 0) {
+        refuse_text(s, m->q, "the path can not be read");
+        return;
+    }
+    int access = abx_path_op_parse(abx_buf_str(&op));
+    struct abx__path_ask ask = {.path = abx_buf_str(&path),
+                                .op = access < 0 ? ABX_OP_READ : (enum abx_path_op)access,
+                                .field = field.len ? field.ptr : NULL};
+    if (!abx__bounds_judge(&bounds, &ask, &found, &v)) {
+        refuse(s, m->q, &v);
+        return;
+    }
+    abx__call_note_path(c, found);
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, &json);
+    abx_json_str(&w, found);
+    abx_host_answer(s->host, m->q, true, abx_buf_str(&json));
+}
+
+static void answer_policy(struct abx__commands *s, const struct abx_host_message *m)
+{
+    ABX_AUTO_BUF json;
+    struct abx_error err = {0};
+    abx_buf_init(&json, 1 << 20);
+    if (abx__policy_answer(m, &json, &err) < 0)
+        refuse_text(s, m->q, err.msg);
+    else
+        abx_host_answer(s->host, m->q, true, abx_buf_str(&json));
+}
+
+void abx__commands_answer(struct abx__commands *s, const struct abx_host_message *m,
+                          struct abx__call *c)
+{
+    if (!m->has_q)
+        return;
+    if (abx_str_is(m->what, "\"path\"") && c)
+        answer_path(s, m, c);
+    else if (abx_str_is(m->what, "\"policy\""))
+        answer_policy(s, m);
+    else
+        refuse_text(s, m->q,
+                    abx_str_is(m->what, "\"path\"") ? "the call is over" : "no such question");
+}
