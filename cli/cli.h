@@ -25,6 +25,13 @@ struct cli_values {
     /* up, down, env, url, kill */
     const char *listen, *format, *form;
     bool keep, all, no_host_template, insecure_listen;
+    /* template, image, server */
+    struct abx_pair build_args[CLI_PAIRS_MAX + 1];
+    size_t build_arg_count;
+    const char *envd_inject, *name, *token, *token_env, *preset, *policy, *commands, *wheel;
+    const char *from, *lang;
+    bool no_cache, force, refresh;
+    uint32_t port;
 };
 
 struct cli {
@@ -58,7 +65,10 @@ struct cli_command {
 #define CLI_VALUE(field) offsetof(struct cli_values, field)
 
 extern const struct cli_command cmd_up, cmd_down, cmd_env, cmd_create, cmd_list, cmd_info, cmd_exec,
-    cmd_kill, cmd_cp, cmd_url, cmd_doctor, cmd_gc, cmd_status, cmd_version;
+    cmd_kill, cmd_cp, cmd_url, cmd_doctor, cmd_gc, cmd_status, cmd_version, cmd_template_init,
+    cmd_template_lint, cmd_template_build, cmd_template_deploy, cmd_template_list,
+    cmd_template_info, cmd_template_delete, cmd_image_build, cmd_image_list, cmd_server_start,
+    cmd_server_call, cmd_server_routes, cmd_server_policy;
 extern const struct cli_command *const cli_commands[]; /* NULL ends */
 extern const struct cli_option cli_global_options[];
 
@@ -79,6 +89,9 @@ int cli_fail_base(const struct abx_error *err);
 int cli_client(struct cli *cli);
 /** Starts the local engine when it does not run (and --url names no other). */
 int cli_engine_ensure(struct cli *cli);
+
+/** Prints a JSON document as "key.key  value" lines, or as it is with --json; an exit code. */
+int cli_print_json(const struct cli *cli, const char *json);
 
 /* cli/engine.c */
 /** State folder of the local engine; heap. */

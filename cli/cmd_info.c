@@ -2,31 +2,7 @@
 #include "cli/cli.h"
 #include "lib/base/fd.h"
 
-#include <jansson.h>
-
 #include "lib/base/banned.h"
-
-/* "network.rules: x" per line: the answer's keys are the API's, whatever it grows. */
-static void print_value(const char *prefix, const char *key, json_t *value)
-{
-    char name[256];
-    snprintf(name, sizeof(name), "%s%s%s", prefix, prefix[0] ? "." : "", key);
-    const char *sub;
-    json_t *item;
-    if (json_is_object(value)) {
-        json_object_foreach(value, sub, item) print_value(name, sub, item);
-        return;
-    }
-    ABX_AUTO_BUF b;
-    struct abx_json_writer w;
-    abx_buf_init(&b, 1 << 20);
-    abx_json_writer_init(&w, &b);
-    abx_json_value(&w, value);
-    if (json_is_string(value))
-        printf("%-24s %s\n", name, json_string_value(value));
-    else
-        printf("%-24s %s\n", name, b.ptr);
-}
 
 static int run(struct cli *cli)
 {
@@ -48,19 +24,7 @@ static int run(struct cli *cli)
         snprintf(cli->err.message, sizeof(cli->err.message), "sandbox %s: %s", cli->args[0], body);
         return cli_fail(cli);
     }
-    struct abx_error base;
-    json_t *doc;
-    if (cli->v.json)
-        puts(body);
-    else if (abx_json_parse(abx_str(body), NULL, &doc, &base) < 0)
-        return cli_fail_base(&base);
-    else {
-        const char *key;
-        json_t *value;
-        json_object_foreach(doc, key, value) print_value("", key, value);
-        abx_json_free(doc);
-    }
-    return 0;
+    return cli_print_json(cli, body);
 }
 
 const struct cli_command cmd_info = {.name = "info",

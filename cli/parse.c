@@ -19,9 +19,32 @@ const struct cli_option cli_global_options[] = {
     {"--man", 0, CLI_FLAG, CLI_VALUE(man), 0, NULL, "the man page"},
     {0}};
 
-const struct cli_command *const cli_commands[] = {
-    &cmd_up, &cmd_down, &cmd_env,    &cmd_create, &cmd_list, &cmd_info,    &cmd_exec, &cmd_kill,
-    &cmd_cp, &cmd_url,  &cmd_status, &cmd_doctor, &cmd_gc,   &cmd_version, NULL};
+const struct cli_command *const cli_commands[] = {&cmd_up,
+                                                  &cmd_down,
+                                                  &cmd_env,
+                                                  &cmd_create,
+                                                  &cmd_list,
+                                                  &cmd_info,
+                                                  &cmd_exec,
+                                                  &cmd_kill,
+                                                  &cmd_cp,
+                                                  &cmd_url,
+                                                  &cmd_template_init,
+                                                  &cmd_template_lint,
+                                                  &cmd_template_build,
+                                                  &cmd_template_deploy,
+                                                  &cmd_template_list,
+                                                  &cmd_template_info,
+                                                  &cmd_template_delete,
+                                                  &cmd_server_start,
+                                                  &cmd_server_call,
+                                                  &cmd_server_routes,
+                                                  &cmd_server_policy,
+                                                  &cmd_status,
+                                                  &cmd_doctor,
+                                                  &cmd_gc,
+                                                  &cmd_version,
+                                                  NULL};
 
 /* Other names of commands: "abx ls", and the noun-verb forms ("abx sandbox create"). */
 static const struct {
@@ -192,7 +215,7 @@ void cli_help(const struct cli_command *cmd, FILE *out)
     } else {
         fputs("Usage: abx COMMAND [ARGUMENTS]\nSandboxes for AI agents on this machine.\n\n", out);
         for (size_t i = 0; cli_commands[i]; i++)
-            fprintf(out, "  %-16s %s\n", cli_commands[i]->name, cli_commands[i]->help);
+            fprintf(out, "  %-18s %s\n", cli_commands[i]->name, cli_commands[i]->help);
     }
     fputs("\nEverywhere:\n", out);
     help_options(cli_global_options, out);

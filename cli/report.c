@@ -3,6 +3,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 
+#include <jansson.h>
+
 #include "lib/base/banned.h"
 
 static void report_json(const struct abx_client_error *e)
@@ -90,4 +92,43 @@ int cli_client(struct cli *cli)
         return -1;
     struct abx_client_options o = {.url = cli->v.url, .api_key = cli->v.api_key};
     return abx_client_open(&o, &cli->client, &cli->err);
+}
+
+/* "network.rules: x" per line: the answer's keys are the API's, whatever it grows. */
+static void print_value(const char *prefix, const char *key, json_t *value)
+{
+    char name[256];
+    snprintf(name, sizeof(name), "%s%s%s", prefix, prefix[0] ? "." : "", key);
+    const char *sub;
+    json_t *item;
+    if (json_is_object(value)) {
+        json_object_foreach(value, sub, item) print_value(name, sub, item);
+        return;
+    }
+    ABX_AUTO_BUF b;
+    struct abx_json_writer w;
+    abx_buf_init(&b, 1 << 20);
+    abx_json_writer_init(&w, &b);
+    abx_json_value(&w, value);
+    if (json_is_string(value))
+        printf("%-24s %s\n", name, json_string_value(value));
+    else
+        printf("%-24s %s\n", name, b.ptr);
+}
+
+int cli_print_json(const struct cli *cli, const char *json)
+{
+    struct abx_json_limits limits = {.max_bytes = 16 << 20, .max_depth = 64};
+    struct abx_error base;
+    json_t *doc, *value;
+    const char *key;
+    if (cli->v.json) {
+        puts(json);
+        return 0;
+    }
+    if (abx_json_parse(abx_str(json), &limits, &doc, &base) < 0)
+        return cli_fail_base(&base);
+    json_object_foreach(doc, key, value) print_value("", key, value);
+    abx_json_free(doc);
+    return 0;
 }

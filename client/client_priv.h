@@ -39,7 +39,8 @@ struct client_request {
     bool has_body;
     int body_fd; /* > 0: streamed as the body, chunked, between `body` and `body_tail` */
     struct abx_str body_tail;
-    uint32_t timeout_ms; /* 0: the client's; UINT32_MAX: none */
+    uint64_t body_fd_bytes; /* != 0: exactly so many are read, sent with Content-Length */
+    uint32_t timeout_ms;    /* 0: the client's; UINT32_MAX: none */
     /* a 2xx body goes here when set, instead of into `answer` */
     int (*on_body)(void *arg, const char *data, size_t len); /* < 0 stops: -errno */
     void *arg;

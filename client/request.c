@@ -15,6 +15,7 @@ struct exchange {
     struct abx_client_error *err;
     struct abx_http_call *call;
     struct abx_timer deadline;
+    uint64_t left; /* of a body with a length */
     bool done, feeding;
     int result;
 };
@@ -80,14 +81,37 @@ static void on_deadline(struct abx_timer *t)
                                x->r->method, ABX_STR_FMT(x->r->target)));
 }
 
-static bool put_chunk(struct abx_http_call *call, struct abx_str data)
+static bool put_chunk(struct exchange *x, struct abx_str data)
 {
+    struct abx_http_call *call = x->call;
     char size[24];
     if (data.len == 0)
         return true;
+    if (x->r->body_fd_bytes != 0)
+        return abx_http_call_write(call, data.ptr, data.len);
     abx_http_call_write(call, size, abx_http_chunk_head(data.len, size));
     abx_http_call_write(call, data.ptr, data.len);
     return abx_http_call_write(call, "\r\n", 2);
+}
+
+static void fail_feed(struct exchange *x, const char *why)
+{
+    abx_http_call_cancel(x->call);
+    finish(x, abx__client_fail(x->err, "E4000", "client", "read: %s", why));
+}
+
+/* The end of the descriptor. */
+static void end_feed(struct exchange *x)
+{
+    x->feeding = false;
+    if (x->r->body_fd_bytes != 0 && x->left != 0) {
+        fail_feed(x, "the file has become shorter");
+        return;
+    }
+    put_chunk(x, x->r->body_tail);
+    if (x->r->body_fd_bytes == 0)
+        abx_http_call_write(x->call, "0\r\n\r\n", 5);
+    abx_http_call_finish(x->call);
 }
 
 /* Feeds the body from a descriptor until the queue is full; the drain callback goes on. */
@@ -95,24 +119,22 @@ static void feed(struct exchange *x)
 {
     char data[UPLOAD_CHUNK];
     while (x->feeding && x->call != NULL) {
-        ssize_t n = read(x->r->body_fd, data, sizeof(data));
+        bool has_length = x->r->body_fd_bytes != 0;
+        size_t want = has_length && x->left < sizeof(data) ? (size_t)x->left : sizeof(data);
+        ssize_t n = want ? read(x->r->body_fd, data, want) : 0;
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            int failed = errno;
-            abx_http_call_cancel(x->call);
-            finish(x, abx__client_fail(x->err, "E4000", "client", "read: %s", strerror(failed)));
+            fail_feed(x, strerror(errno));
             return;
         }
-        if (n > 0) {
-            if (!put_chunk(x->call, abx_str_n(data, (size_t)n)))
-                return;
-            continue;
+        if (n == 0) {
+            end_feed(x);
+            return;
         }
-        x->feeding = false;
-        put_chunk(x->call, x->r->body_tail);
-        abx_http_call_write(x->call, "0\r\n\r\n", 5);
-        abx_http_call_finish(x->call);
+        x->left -= has_length ? (uint64_t)n : 0;
+        if (!put_chunk(x, abx_str_n(data, (size_t)n)))
+            return;
     }
 }
 
@@ -141,7 +163,8 @@ static void send_body(struct exchange *x)
 {
     if (x->r->body_fd > 0) {
         x->feeding = true;
-        put_chunk(x->call, x->r->body);
+        x->left = x->r->body_fd_bytes;
+        put_chunk(x, x->r->body);
         feed(x);
         return;
     }
@@ -182,7 +205,10 @@ int abx__client_run(struct abx_client *c, struct client_request *r, struct abx_c
     abx_buf_init(&head, ABX_HTTP_HEAD_MAX);
     abx_buf_init(&r->answer, CLIENT_BODY_MAX);
     abx__client_head(c, r->method, r->target, r->headers, &head);
-    if (r->body_fd > 0)
+    if (r->body_fd_bytes != 0)
+        abx_http_write_headerf(&head, "Content-Length", "%llu",
+                               (unsigned long long)(r->body_fd_bytes));
+    else if (r->body_fd > 0)
         abx_http_write_header(&head, ABX_STR("Transfer-Encoding"), ABX_STR("chunked"));
     else if (r->has_body)
         abx_http_write_headerf(&head, "Content-Length", "%zu", r->body.len);

@@ -82,7 +82,7 @@ int abx_sandbox_create(struct abx_client *c, const struct abx_create_options *o,
         result = abx__client_fail_answer(err, "engine", "create", r.status, abx_buf_str(&r.answer));
         if (r.status == 404) {
             snprintf(err->id, sizeof(err->id), "E2001");
-            abx__client_next(err, "this engine has the template: host");
+            abx__client_next(err, "abx template list shows what is there; host is always there");
         }
     }
     if (result == 0)

@@ -19,12 +19,14 @@ extern "C" {
 #define ABX_API __attribute__((visibility("default")))
 
 /* What went wrong. `id` is stable (E1001 API key refused, E2001 template unknown, E2002 quota,
- * E2009 sandbox unknown, E2000 create failed, E3001 time limit, E3006 envd refused, E4000 to E4003
- * files, E5001 no connection, E8002 configuration, E8004 not supported, E9000 server error). */
+ * E2009 sandbox unknown, E2000 create failed, E3001 time limit, E3005 named command unknown, E3006
+ * envd refused, E4000 to E4003 files, E5001 no connection, E8002 configuration, E8004 not
+ * supported, E9000 server error, E9001 server credentials, E9002 policy denial, E9003 endpoint off,
+ * E9004 too large, E9005 rate). */
 struct abx_client_error {
     char id[8];
     int http_status; /* 0: no answer */
-    char hop[12];    /* client, engine, edge, envd */
+    char hop[12];    /* client, engine, edge, envd, server */
     char message[400];
     char next[200]; /* what to do; may be "" */
 };
@@ -130,6 +132,93 @@ enum abx_url_form { ABX_URL_PATH, ABX_URL_HOST };
 /** Heap string; free(). */
 ABX_API int abx_sandbox_url(struct abx_sandbox *sb, uint16_t port, enum abx_url_form form,
                             char **ret, struct abx_client_error *err);
+
+/* ---- templates ---- */
+
+/* One step of a build: RUN, COPY, ENV, WORKDIR, USER with their arguments. */
+struct abx_build_step {
+    const char *type;
+    const char *const *args;
+    size_t arg_count;
+    const char *files_hash; /* COPY: 64 hex digits that stand for what it copies */
+    bool force;             /* from this step on nothing is taken from the cache */
+};
+struct abx_build_log {
+    const char *level, *message, *step; /* step "" when the entry is about no step */
+};
+struct abx_build_options {
+    const char *name;                       /* "hello", "hello:v1" */
+    const char *const *tags;                /* NULL ends; NULL: none */
+    const char *from_image, *from_template; /* exactly one */
+    const struct abx_build_step *steps;
+    size_t step_count;
+    const char *start_cmd, *ready_cmd; /* NULL: none */
+    uint32_t cpu_count, memory_mb;     /* 0: the platform's */
+    bool force;                        /* nothing from the cache */
+    const char *envd_inject;           /* "true", "false"; NULL: not said. Local engine only */
+    const char *network;               /* of RUN; NULL: "none". Local engine only */
+    uint32_t timeout_ms;               /* of the whole build; 0: one hour */
+    /** Opens the archive (tar or tar.gz) for a files_hash that the platform lacks: a regular file
+     * at its start, which the library closes, or -1. */
+    int (*open_files)(void *arg, const char *files_hash);
+    void (*on_log)(void *arg, const struct abx_build_log *log);
+    void *arg;
+};
+struct abx_build_result {
+    char template_id[128], build_id[64];
+    bool is_ready;
+    char step[32];      /* of a failed one: "base", "finalize" or its number from 1; "" unknown */
+    char message[1024]; /* why it failed */
+};
+/** Registers the template, uploads what is missing, builds, and follows the log to the end. 0 when
+ *  the build came to an end, good or bad: see ret->is_ready. */
+ABX_API int abx_template_build(struct abx_client *c, const struct abx_build_options *o,
+                               struct abx_build_result *ret, struct abx_client_error *err);
+ABX_API int abx_template_delete(struct abx_client *c, const char *name,
+                                struct abx_client_error *err);
+/** The template with its builds, as the platform tells it: a heap string. */
+ABX_API int abx_template_get(struct abx_client *c, const char *name, char **ret_json,
+                             struct abx_client_error *err);
+/** All templates, a JSON array, as a heap string. */
+ABX_API int abx_template_list(struct abx_client *c, char **ret_json, struct abx_client_error *err);
+/** Sends a root file system (tar, plain or compressed) to the local engine as image @name. */
+ABX_API int abx_image_import(struct abx_client *c, const char *name, const char *recipe, int fd,
+                             char **ret_json, struct abx_client_error *err);
+
+/* ---- agent-sandbox-server ---- */
+
+struct abx_server; /* a handle on one server of a sandbox; the sandbox handle must outlive it */
+struct abx_server_options {
+    uint16_t port;           /* default 9000 */
+    const char *commands;    /* file or module in the sandbox */
+    const char *policy_json; /* a document, or */
+    const char *preset;      /* a name; not both */
+    const char *token;       /* NULL: none, and the server is open to whoever reaches it */
+    const struct abx_pair *env;
+    const char *const *command; /* the whole line instead; NULL ends */
+    bool no_wait;               /* return at the start event */
+    bool adopt;                 /* a server that answers already is fine */
+    uint32_t timeout_ms;        /* default 30 s */
+};
+/** Starts agent-sandbox-server and waits until it is healthy. It outlives the caller. */
+ABX_API int abx_sandbox_start_server(struct abx_sandbox *sb, const struct abx_server_options *o,
+                                     struct abx_server **ret, struct abx_client_error *err);
+/** A handle on a server that is there; makes no request. @token NULL: none. */
+ABX_API int abx_sandbox_server_at(struct abx_sandbox *sb, uint16_t port, const char *token,
+                                  struct abx_server **ret, struct abx_client_error *err);
+ABX_API void abx_server_close(struct abx_server *s);
+/** Any request to it: *ret_status and the body (heap). No status is an error here. */
+ABX_API int abx_server_request(struct abx_server *s, const char *method, const char *path,
+                               const char *json, int *ret_status, char **ret_body,
+                               struct abx_client_error *err);
+/** Whether /health says ok. */
+ABX_API int abx_server_health(struct abx_server *s, struct abx_client_error *err);
+/** Runs a named command with @arguments_json (an object); the answer's `result` as JSON (heap). */
+ABX_API int abx_server_run(struct abx_server *s, const char *name, const char *arguments_json,
+                           char **ret_json, struct abx_client_error *err);
+/** GET @path, which must answer with an object (heap). */
+ABX_API int abx_server_get(struct abx_server *s, const char *path, char **ret_json,
+                           struct abx_client_error *err);
 
 #ifdef __cplusplus
 }
