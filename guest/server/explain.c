@@ -35,14 +35,19 @@ static void pop(struct abx_buf *out)
     *out = kept;
 }
 
+static void put_part(struct abx_buf *out, struct abx_str part)
+{
+    abx_buf_put_byte(out, '/');
+    abx_buf_put_str(out, part);
+}
+
 /* Puts one part behind the resolved @out. Where it is a link, *todo becomes its target and what was
  * still to do. False when that can not be held. */
 static bool push(struct abx_buf *out, struct abx_str part, struct abx_str rest,
                  struct abx_buf *todo, bool *ret_link)
 {
     char target[4097];
-    abx_buf_put_byte(out, '/');
-    abx_buf_put_str(out, part);
+    put_part(out, part);
     if (out->failed)
         return false;
     struct abx_str to = link_target(out->ptr, target, sizeof(target));
@@ -79,12 +84,14 @@ static struct abx_str resolve(struct abx_str path, struct abx_arena *a)
             continue;
         if (abx_str_is(part, ".."))
             pop(&out);
-        else if (!push(&out, part, rest, &todo, &is_link))
+        else if (links < LINKS_MAX && !push(&out, part, rest, &todo, &is_link))
             return (struct abx_str){0};
-        if (is_link && ++links > LINKS_MAX)
-            return abx_arena_str(a, path);
-        if (is_link)
+        else if (links == LINKS_MAX) /* the kernel goes no further either */
+            put_part(&out, part);
+        if (is_link) {
+            links++;
             rest = abx_buf_str(&todo);
+        }
     }
     return abx_arena_str(a, out.len ? abx_buf_str(&out) : ABX_STR("/"));
 }

@@ -137,6 +137,8 @@ bool abx__glob_match_ancestors(struct abx_str pattern, struct abx_str path, bool
     unsigned turn = 0;
     if (pattern.len > ABX__GLOB_MAX)
         return true; /* refused at load; never a way around a deny */
+    if (abx_str_is(path, "/"))
+        return false;
     memset(sets[0].live, 0, pattern.len + 1);
     add_position(&sets[0], pattern, 0);
     for (size_t at = 0; at < path.len; turn ^= 1) {
@@ -146,11 +148,9 @@ bool abx__glob_match_ancestors(struct abx_str pattern, struct abx_str path, bool
         if (is_slash && at > 0 && now->live[pattern.len])
             return true;
         bool any = step(now, then, pattern, abx__next_char(path, &at));
-        if (anywhere && is_slash) {
+        if (anywhere && is_slash)
             add_position(then, pattern, 0); /* behind "*" and "/" */
-            if (at == 1 && then->live[pattern.len])
-                return true; /* "/" itself */
-        } else if (!any && !anywhere)
+        else if (!any && !anywhere)
             return false;
     }
     return sets[turn].live[pattern.len];

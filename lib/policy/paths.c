@@ -140,16 +140,13 @@ bool abx_policy_deny_matches(struct abx_str pattern, struct abx_str path)
     if (abx_str_chr(pattern, '/') < 0)
         return any_component(pattern, path);
     bool absolute = pattern.ptr[0] == '/';
-    if (absolute) {
-        while (pattern.len > 0 && pattern.ptr[pattern.len - 1] == '/')
-            pattern.len--;
-        return pattern.len > 0 && (is_equal_or_beneath(pattern, path) ||
-                                   abx__glob_match_ancestors(pattern, path, false));
-    }
-    if (abx_str_starts(pattern, "**/"))
-        pattern = abx_str_sub(pattern, 3, pattern.len);
     while (pattern.len > 0 && pattern.ptr[pattern.len - 1] == '/')
         pattern.len--;
+    if (absolute)
+        return pattern.len > 0 && (is_equal_or_beneath(pattern, path) ||
+                                   abx__glob_match_ancestors(pattern, path, false));
+    if (abx_str_starts(pattern, "**/"))
+        pattern = abx_str_sub(pattern, 3, pattern.len);
     return abx__glob_match_ancestors(pattern, path, true);
 }
 

@@ -19,8 +19,7 @@ static bool slow_ancestors(struct abx_str pattern, struct abx_str path, bool any
     struct abx_str tail = abx_str_n(star, pattern.len + 2);
     for (size_t end = path.len; end > 0; end--) {
         bool is_top = end == 1 && path.ptr[0] == '/';
-        bool is_ancestor = end == path.len || (path.ptr[end] == '/' && end > 0);
-        if (!is_ancestor && !(is_top && anywhere))
+        if (is_top || (end < path.len && path.ptr[end] != '/'))
             continue;
         struct abx_str up = abx_str_sub(path, 0, end);
         if (abx_glob_match(pattern, up) || (anywhere && abx_glob_match(tail, up)))
