@@ -21,6 +21,8 @@ target_link_libraries(policy-check PRIVATE abx_guest_server)
 set_target_properties(policy-check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)
 
+# The program agent-sandbox-server from outside.
+abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
 abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)
 # The published server and ours side by side.
