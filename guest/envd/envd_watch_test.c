@@ -176,7 +176,7 @@ TEST(a_stream_ends_with_its_reason)
             ;
         assert_true(has(&got, "HTTP/1.1 200"));
         if (!has(&got, rows[i].text))
-            print_error("wanted %s\n", rows[i].text);
+            print_error("wanted %s\n", rows[i].text ? rows[i].text : "nothing");
         assert_true(has(&got, rows[i].text));
     }
     assert_int_equal(call(FS "CreateWatcher", "{\"path\":\"none\"}", &got), 404);
