@@ -154,7 +154,7 @@ static void forward(struct abx__sandbox *sb, struct abx_http_req *req, uint16_t 
     snprintf(x->port_text, sizeof(x->port_text), "%u", (unsigned)port);
     x->add[0] = (struct abx_http_extra){ABX_HEADER_PORT, abx_str(x->port_text)};
     if (port != ABX_PORT_ENVD && port != ABX_PORT_INTERPRETER && sb->token[0] != '\0')
-        (void)abx_arena_c(req->arena, abx_str(sb->token));
+        x->drop_token = abx_arena_c(req->arena, abx_str(sb->token));
     struct abx_http_proxy_options o = {.pool = sb->engine->pool,
                                        .target = abx_str(x->id),
                                        .drop = dropped,
