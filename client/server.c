@@ -242,9 +242,9 @@ int abx_server_run(struct abx_server *s, const char *name, const char *arguments
     ABX_AUTO_BUF path;
     char what[160];
     int status;
+    abx_buf_init(&path, 2048);
     if (name[0] == '\0' || name[strcspn(name, " \t\r\n/?#\\")] != '\0')
         return abx__client_fail(err, "E8002", "client", "'%.80s' is no command name", name);
-    abx_buf_init(&path, 2048);
     abx_buf_put_c(&path, "/commands/");
     abx_url_encode(&path, abx_str(name), "");
     if (abx_buf_failed(&path))
