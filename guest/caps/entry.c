@@ -93,6 +93,8 @@ int abx__entry_add(struct abx__entries *out, const char *path)
         !copy(out, abx_str(group), &e->group) || (S_ISLNK(st.st_mode) && !fill_link(out, path, e)))
         return -ENOMEM;
     e->name = abx_path_base(e->path);
+    if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+        abx__metadata_read(path, &out->arena, e);
     out->count++;
     return 0;
 }

@@ -30,6 +30,12 @@ struct abx_str abx_path_base(struct abx_str path);
 
 enum abx_entry_type { ABX_ENTRY_UNSPECIFIED, ABX_ENTRY_FILE, ABX_ENTRY_DIRECTORY };
 
+enum { ABX_FILES_META_BYTES = 4096 }; /* longest value that is read */
+/* One row of a file's metadata: extended attribute "user.e2b.KEY". */
+struct abx_meta {
+    struct abx_str key, value;
+};
+
 /* envd.md 6.2; strings live as long as what gave the entry. */
 struct abx_entry {
     struct abx_str name;
@@ -41,6 +47,8 @@ struct abx_entry {
     struct abx_str owner, group;
     int64_t mtime_ns;
     struct abx_str symlink_target; /* ptr NULL: not a link */
+    const struct abx_meta *meta;
+    size_t meta_count;
 };
 
 struct abx_files_op; /* a running operation */
@@ -83,6 +91,10 @@ struct abx_upload_spec {
     const struct abx_user *user;
     bool has_total; /* the length of the request is known: for the text of 507 */
     uint64_t total;
+    /* The file's metadata from now on, instead of what it had; keys without NUL, <= 246 bytes.
+     * Copied. */
+    const struct abx_meta *meta;
+    size_t meta_count;
 };
 struct abx_upload_ops {
     /** append() answered false earlier: there is room again. */

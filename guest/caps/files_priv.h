@@ -40,4 +40,9 @@ int abx__make_parents(const char *path, uid_t uid, gid_t gid, struct abx_error *
 int abx__entry_add(struct abx__entries *out, const char *path);
 void abx__entries_done(struct abx__entries *out);
 
+/* The metadata of @path into @e, strings in @a; without memory or support: none. */
+void abx__metadata_read(const char *path, struct abx_arena *a, struct abx_entry *e);
+/* Makes @meta the whole of the file's metadata: 0 (also where that is not supported) or -errno. */
+int abx__metadata_replace(int fd, const struct abx_meta *meta, size_t count);
+
 int abx__list_run(struct abx_files_op *op); /* list.c */

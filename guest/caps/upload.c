@@ -33,6 +33,9 @@ struct abx_upload {
     gid_t gid;
     bool has_total;
     uint64_t total;
+    struct abx_arena arena; /* of the metadata */
+    struct abx_meta *meta;
+    size_t meta_count;
     struct abx_buf writing;
     int fd;
     bool is_open, is_new, is_last, is_abort;
@@ -144,6 +147,13 @@ static int run_job(struct abx_upload *u)
         return -1;
     if (!u->is_last)
         return 0;
+    int rc = abx__metadata_replace(u->fd, u->meta, u->meta_count);
+    if (rc < 0) {
+        errno = -rc;
+        return is_no_space(errno)
+                   ? no_space(u)
+                   : abx__file_error(&u->err, ABX_INTERNAL, "error setting metadata", u->path);
+    }
     int fd = abx_fd_take(&u->fd);
     u->is_open = false;
     if (close(fd) < 0 && errno != EINTR) /* NFS and FUSE tell write errors here */
@@ -169,6 +179,7 @@ static void upload_free(struct abx_upload *u)
     abx_fd_close(&u->fd);
     abx_buf_done(&u->pending);
     abx_buf_done(&u->writing);
+    abx_arena_done(&u->arena);
     free(u);
 }
 
@@ -229,6 +240,19 @@ static void pump(struct abx_upload *u)
         u->ops->on_drain(u);
 }
 
+static int copy_metadata(struct abx_upload *u, const struct abx_upload_spec *spec)
+{
+    u->meta = abx_arena_array(&u->arena, spec->meta_count, sizeof(*u->meta));
+    bool ok = u->meta != NULL;
+    for (size_t i = 0; ok && i < spec->meta_count; i++) {
+        struct abx_meta *m = &u->meta[u->meta_count++];
+        m->key = abx_arena_str(&u->arena, spec->meta[i].key);
+        m->value = abx_arena_str(&u->arena, spec->meta[i].value);
+        ok = m->key.ptr && m->value.ptr;
+    }
+    return ok ? 0 : -1;
+}
+
 int abx_upload_open(struct abx_loop *l, const struct abx_upload_spec *spec,
                     const struct abx_upload_ops *ops, void *owner, struct abx_upload **ret,
                     struct abx_error *err)
@@ -246,6 +270,11 @@ int abx_upload_open(struct abx_loop *l, const struct abx_upload_spec *spec,
     u->fd = -1;
     abx_buf_init(&u->pending, PENDING_MAX);
     abx_buf_init(&u->writing, PENDING_MAX);
+    abx_arena_init(&u->arena, PENDING_MAX);
+    if (spec->meta_count && copy_metadata(u, spec) < 0) {
+        upload_free(u);
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "upload %.150s: out of memory", spec->path);
+    }
     if (abx_str_to_c(abx_str(spec->path), u->path, sizeof(u->path)) < 0) {
         upload_free(u);
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "path is too long: at most %d bytes fit",

@@ -5,6 +5,7 @@
 #include "tests/unit/alloc.h"
 
 #include <pthread.h>
+#include <sys/xattr.h>
 
 #include "lib/base/banned.h"
 
@@ -146,6 +147,27 @@ TEST(trap_01_an_upload_is_exactly_three_events)
         assert_string_equal(events(w, &s), rows[i].again);
         unwatch(w, &s);
     }
+    finish();
+}
+
+/* Also when the file has metadata of somebody else, and when there is some to clear. */
+TEST(trap_02_clearing_no_metadata_is_no_event)
+{
+    struct seen s;
+    begin();
+    make_dir("w");
+    touch("w/a");
+    if (setxattr(at("w/a"), "user.other", "x", 1, 0) < 0 ||
+        setxattr(at("w/a"), "user.e2b.k", "v", 1, 0) < 0) {
+        finish();
+        skip();
+    }
+    struct abx_watcher *w = watch(at("w"), false, false, &s);
+    upload("w/a");
+    assert_string_equal(events(w, &s), "CHMOD a\nWRITE a\nCHMOD a\n");
+    upload("w/a");
+    assert_string_equal(events(w, &s), "CHMOD a\nWRITE a\n");
+    unwatch(w, &s);
     finish();
 }
 

@@ -372,3 +372,51 @@ TEST(filesystem_rows)
     }
     stop();
 }
+
+#define META OCTETS "X-Metadata-Owner: me\r\nx-metadata-Run-Id: 7\r\nX-Metadata-owner: twice\r\n"
+
+/* The second upload without headers clears what the first one set. */
+TEST(metadata_is_kept_told_and_cleared)
+{
+    static const char both[] = "\"metadata\":{\"owner\":\"me\",\"run-id\":\"7\"}";
+    start();
+    expect(
+        "POST /files?path=m", META, ABX_STR("x"), 200,
+        "[{\"path\":\"%R/home/m\",\"name\":\"m\",\"type\":\"file\",\"metadata\":{\"owner\":\"me\","
+        "\"run-id\":\"7\"}}]");
+    assert_int_equal(call(FS "Stat", "{\"path\":\"m\"}", &got), 200);
+    assert_true(has(&got, both) || has(&got, "\"metadata\":{\"run-id\":\"7\",\"owner\":\"me\"}"));
+    assert_int_equal(call(FS "ListDir", "{\"path\":\"\"}", &got), 200);
+    assert_true(has(&got, "\"owner\":\"me\""));
+    expect("POST /files?path=m", OCTETS "X-Metadata-only: this\r\n", ABX_STR("x"), 200,
+           "\"metadata\":{\"only\":\"this\"}");
+    assert_int_equal(call(FS "Stat", "{\"path\":\"m\"}", &got), 200);
+    assert_true(has(&got, "\"metadata\":{\"only\":\"this\"}"));
+    expect("POST /files?path=m", OCTETS, ABX_STR("x"), 200, "\"type\":\"file\"}]");
+    assert_int_equal(call(FS "Stat", "{\"path\":\"m\"}", &got), 200);
+    assert_false(has(&got, "metadata"));
+    expect("POST /files", FORM "X-Metadata-a: b\r\n",
+           ABX_STR(PART("name=\"file\"; filename=\"1\"", "x")
+                       PART("name=\"file\"; filename=\"2\"", "y") LAST),
+           200, "\"name\":\"2\",\"type\":\"file\",\"metadata\":{\"a\":\"b\"}}]");
+    stop();
+}
+
+TEST(metadata_that_is_refused)
+{
+    char large[5000], text[5100];
+    start();
+    memset(large, 'v', sizeof(large));
+    large[4090] = '\0';
+    snprintf(text, sizeof(text), OCTETS "X-Metadata-k: %s\r\n", large);
+    expect("POST /files?path=m", text, ABX_STR("x"), 400, "invalid metadata: keys and values are");
+    large[247] = '\0';
+    snprintf(text, sizeof(text), OCTETS "X-Metadata-%s: v\r\n", large);
+    expect("POST /files?path=m", text, ABX_STR("x"), 400, "invalid metadata: a key is longer");
+    expect("POST /files?path=m", OCTETS "X-Metadata-k: \xc3\xa9\r\n", ABX_STR("x"), 400,
+           "invalid metadata: k: only printable ASCII");
+    expect("POST /files?path=m", OCTETS "X-Metadata-: v\r\n", ABX_STR("x"), 400,
+           "invalid metadata: a key is empty");
+    expect("GET /files?path=m", "", NO_BODY, 404, "does not exist");
+    stop();
+}

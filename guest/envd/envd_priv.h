@@ -106,6 +106,16 @@ void abx__files_post(struct abx_http_req *req);              /* files_post.c */
 extern const struct abx_rpc_service abx__process_service;    /* rpc_process.c */
 extern const struct abx_rpc_service abx__filesystem_service; /* rpc_files.c */
 
+/* X-Metadata-* of an upload (metadata.c). */
+enum { ABX__METADATA_KEY_MAX = 246, ABX__METADATA_MAX = 4096 };
+struct abx__metadata {
+    struct abx_meta *rows;
+    size_t count, bytes;
+};
+/** Keys in @a, values borrowed of @head. INVALID_ARGUMENT "invalid metadata: ...". */
+int abx__metadata_parse(const struct abx_http_head *head, struct abx_arena *a,
+                        struct abx__metadata *ret, struct abx_error *err);
+
 /* What both file routes ask of a query and user, envd.md 3.3 and 3.4. */
 struct abx__target {
     struct abx__signed query;

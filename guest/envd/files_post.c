@@ -25,6 +25,7 @@ struct post {
     size_t path_count;
     bool has_length;
     uint64_t length;
+    struct abx__metadata metadata;
 };
 
 static void advance(struct post *p);
@@ -67,6 +68,19 @@ static void fail_upload(struct post *p, const struct abx_error *err)
     fail(p, status, "%s", err->msg);
 }
 
+static void put_metadata(struct abx_json_writer *w, const struct abx__metadata *m)
+{
+    if (m->count == 0)
+        return;
+    abx_json_key(w, ABX_STR("metadata"));
+    abx_json_begin_object(w);
+    for (size_t i = 0; i < m->count; i++) {
+        abx_json_key(w, m->rows[i].key);
+        abx_json_str(w, m->rows[i].value);
+    }
+    abx_json_end_object(w);
+}
+
 static void answer_written(struct post *p)
 {
     ABX_AUTO_BUF body;
@@ -79,6 +93,7 @@ static void answer_written(struct post *p)
         abx_json_kv_str(&w, "path", p->paths[i]);
         abx_json_kv_str(&w, "name", abx_path_base(p->paths[i]));
         abx_json_kv_c(&w, "type", "file");
+        put_metadata(&w, &p->metadata);
         abx_json_end_object(&w);
     }
     abx_json_end_array(&w);
@@ -161,8 +176,12 @@ static int open_file(struct post *p, struct abx_str raw)
              path);
         return -1;
     }
-    struct abx_upload_spec spec = {
-        .path = path, .user = &p->target.user, .has_total = p->has_length, .total = p->length};
+    struct abx_upload_spec spec = {.path = path,
+                                   .user = &p->target.user,
+                                   .has_total = p->has_length,
+                                   .total = p->length,
+                                   .meta = p->metadata.rows,
+                                   .meta_count = p->metadata.count};
     if (abx_upload_open(&abx__envd_of(p->req)->loop, &spec, &upload_ops, p, &p->upload, &err) < 0) {
         fail_upload(p, &err);
         return -1;
@@ -353,20 +372,34 @@ static void begin_body(struct post *p)
          abx__show(p->req, value));
 }
 
+/* False: answered. */
+static bool read_metadata(struct abx_http_req *req, struct abx__metadata *ret)
+{
+    struct abx_error err = {0};
+    if (abx__metadata_parse(req->head, req->arena, ret, &err) == 0)
+        return true;
+    abx__answer_error(req, err.code == ABX_INVALID_ARGUMENT ? 400 : 500, "%s", err.msg);
+    return false;
+}
+
 void abx__files_post(struct abx_http_req *req)
 {
     struct abx__target t;
+    struct abx__metadata metadata;
     if (abx__target_query(req, "write", &t) < 0 || !encoding_ok(req) ||
         abx__target_user(req, &t) < 0)
         return;
-    struct post *p = abx_arena_alloc(req->arena, sizeof(*p));
+    bool is_good = read_metadata(req, &metadata);
+    struct post *p = is_good ? abx_arena_alloc(req->arena, sizeof(*p)) : NULL;
     if (p == NULL) {
         abx_user_done(&t.user);
-        abx__answer_error(req, 500, "out of memory");
+        if (is_good)
+            abx__answer_error(req, 500, "out of memory");
         return;
     }
     p->req = req;
     p->target = t;
+    p->metadata = metadata;
     p->has_length = req->head->has_length;
     p->length = req->head->content_length;
     abx_buf_init(&p->left_over, LEFT_OVER_MAX);

@@ -43,6 +43,23 @@ static void set_time(Google__Protobuf__Timestamp *t, int64_t ns)
     t->nanos = (int32_t)nanos;
 }
 
+static bool set_metadata(struct abx_arena *a, const struct abx_entry *e, Filesystem__EntryInfo *out)
+{
+    if (e->meta_count == 0)
+        return true;
+    out->metadata = abx_arena_array(a, e->meta_count, sizeof(*out->metadata));
+    Filesystem__MetadataEntry *rows = abx_arena_array(a, e->meta_count, sizeof(*rows));
+    bool ok = out->metadata && rows;
+    for (size_t i = 0; ok && i < e->meta_count; i++) {
+        filesystem__metadata_entry__init(&rows[i]);
+        rows[i].key = text_of(a, e->meta[i].key);
+        rows[i].value = text_of(a, e->meta[i].value);
+        out->metadata[out->n_metadata++] = &rows[i];
+        ok = rows[i].key && rows[i].value;
+    }
+    return ok;
+}
+
 struct Filesystem__EntryInfo *abx__entry_message(struct abx_arena *a, const struct abx_entry *e)
 {
     struct entry_message *m = abx_arena_alloc(a, sizeof(*m));
@@ -64,7 +81,8 @@ struct Filesystem__EntryInfo *abx__entry_message(struct abx_arena *a, const stru
     m->info.modified_time = &m->mtime;
     m->info.symlink_target = text_of(a, e->symlink_target);
     bool ok = m->info.name && m->info.path && m->info.permissions && m->info.owner &&
-              m->info.group && (m->info.symlink_target || !e->symlink_target.ptr);
+              m->info.group && (m->info.symlink_target || !e->symlink_target.ptr) &&
+              set_metadata(a, e, &m->info);
     return ok ? &m->info : NULL;
 }
 
