@@ -202,9 +202,11 @@ TEST(post_rows)
          "unsupported content type: text/plain, expected multipart/form-data or "
          "application/octet-stream",
          NULL, NULL},
+        {"POST /files?path=a", OCTETS "Content-Encoding: br\r\n", "x", 400,
+         "error decompressing request body: unsupported Content-Encoding: br, supported: [gzip]",
+         NULL, NULL},
         {"POST /files?path=a", OCTETS "Content-Encoding: gzip\r\n", "x", 400,
-         "error decompressing request body: unsupported Content-Encoding: gzip, supported: ", NULL,
-         NULL},
+         "error decompressing request body: ", NULL, NULL},
         {"POST /files?path=a&username=nobody", OCTETS, "x", 401,
          "error looking up user 'nobody': user: unknown user nobody", NULL, NULL},
         {"POST /files?path=%R/home", OCTETS, "x", 400, "path is a directory: %R/home", NULL, NULL},

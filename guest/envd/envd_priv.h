@@ -9,6 +9,8 @@
 #include "lib/http/server.h"
 #include "lib/json/json.h"
 
+#include <zlib.h>
+
 /* --- provisioning (state.c) --- */
 
 enum { ABX__TOKEN_MAX = 4096, ABX__STATE_MAX = 2 << 20 };
@@ -116,6 +118,29 @@ struct abx__metadata {
 int abx__metadata_parse(const struct abx_http_head *head, struct abx_arena *a,
                         struct abx__metadata *ret, struct abx_error *err);
 
+/* --- gzip (gzip.c) --- */
+
+struct abx__gunzip {
+    z_stream z;
+    bool is_open;
+    bool has_begun, has_ended; /* a member; both at the end of a good body */
+    bool has_more;             /* the output was filled: call again, even without input */
+};
+int abx__gunzip_init(struct abx__gunzip *g, struct abx_error *err);
+void abx__gunzip_done(struct abx__gunzip *g);
+/** Unpacks from the front of @in into @out: the bytes written, or -1 (INVALID_ARGUMENT). */
+int abx__gunzip_step(struct abx__gunzip *g, struct abx_str *in, char *out, size_t cap,
+                     struct abx_error *err);
+
+struct abx__gzip;
+/** What a put gave; @data is valid until the next put. */
+typedef void abx__gzip_fn(void *owner, struct abx_str data, bool failed);
+struct abx__gzip *abx__gzip_new(struct abx_loop *l, abx__gzip_fn *fn, void *owner);
+/** Copies @data (<= ABX_FILES_CHUNK); @fn follows from the loop. One at a time. */
+int abx__gzip_put(struct abx__gzip *g, struct abx_str data, bool is_last, struct abx_error *err);
+/** No callback after. Accepts NULL. */
+void abx__gzip_close(struct abx__gzip *g);
+
 /* What both file routes ask of a query and user, envd.md 3.3 and 3.4. */
 struct abx__target {
     struct abx__signed query;
@@ -175,8 +200,11 @@ int abx__http_date_parse(struct abx_str text, int64_t *ret_seconds);
 
 /* --- ranges (range.c), encodings (encoding.c) --- */
 
-/** Whether an Accept-Encoding value allows the bytes as they are. */
-bool abx__identity_ok(struct abx_str accept_encoding);
+enum abx__coding { ABX__IDENTITY, ABX__GZIP, ABX__NO_CODING };
+/** What an Accept-Encoding value makes of a file (envd.md 3.3). Identity wins unless it is refused,
+ *  is wanted less than gzip, or gzip is all that is named: a list of several codings is a client's
+ *  default, and near it packing only costs. @identity_only: a range or a condition. */
+enum abx__coding abx__coding_pick(struct abx_str accept_encoding, bool identity_only);
 
 struct abx__range {
     uint64_t from, len;

@@ -42,7 +42,11 @@ static void check_rows(const struct row *rows, size_t count)
 TEST(open_daemon_rows)
 {
     static const struct row rows[] = {
-        {"GET /health", NULL, NULL, 204, {"Cache-Control: no-store\r\n", "X-Envd-Version: 0.5.7"}},
+        {"GET /health",
+         NULL,
+         NULL,
+         204,
+         {"Cache-Control: no-store\r\n", "X-Envd-Version: " ABX_ENVD_VERSION}},
         {"GET /envs", NULL, NULL, 200, {"Content-Type: application/json\r\n", "\r\n\r\n{}"}},
         {"GET /metrics", NULL, NULL, 501, {"{\"code\":501,\"message\":\"metrics are not built"}},
         {"POST /files/compose", NULL, "{}", 501, {"\"code\":501"}},
@@ -128,13 +132,17 @@ TEST(locked_start_until_init_and_its_state_unlocks_the_next_daemon)
         {"GET /envs", NULL, NULL, 503, {STARTING, "Retry-After: 1\r\n"}},
         {"GET /files?path=/etc/passwd", NULL, NULL, 503, {STARTING}},
         {"POST /process.Process/List", JSON_TYPE, "{}", 503, {STARTING}},
-        {"POST /init", NULL, "{\"accessToken\":5}", 400, {"X-Envd-Version: 0.5.7", "accessToken"}},
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":5}",
+         400,
+         {"X-Envd-Version: " ABX_ENVD_VERSION, "accessToken"}},
         {"GET /envs", NULL, NULL, 503, {STARTING}},
         {"POST /init",
          NULL,
          "{\"accessToken\":\"secret\",\"envVars\":{\"A\":\"1\"},\"defaultUser\":\"user\"}",
          204,
-         {"Cache-Control: no-store\r\n", "X-Envd-Version: 0.5.7"}},
+         {"Cache-Control: no-store\r\n", "X-Envd-Version: " ABX_ENVD_VERSION}},
     };
     static const struct row after[] = {
         {"GET /health", NULL, NULL, 204, {"204"}},

@@ -214,26 +214,37 @@ TEST(range_rows)
     }
 }
 
-TEST(identity_encoding_rows)
+TEST(coding_rows)
 {
     static const struct {
         const char *value;
-        bool ok;
+        enum abx__coding whole, part; /* part: of a range or conditional request */
     } rows[] = {
-        {"", true},
-        {"gzip", true},
-        {"gzip, deflate, br", true},
-        {"*", true},
-        {"identity", true},
-        {"gzip;q=1.0, identity;q=0.5", true},
-        {"*;q=0", false},
-        {"identity;q=0", false},
-        {"gzip, identity; q=0.00", false},
-        {"*;q=0, identity", true},
-        {"*;q=0, identity;q=0.1", true},
+        {"", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip", ABX__GZIP, ABX__IDENTITY},
+        {"x-gzip", ABX__GZIP, ABX__IDENTITY},
+        {"gzip, deflate, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"*", ABX__IDENTITY, ABX__IDENTITY},
+        {"identity", ABX__IDENTITY, ABX__IDENTITY},
+        {"deflate, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip;q=1.0, identity;q=0.5", ABX__GZIP, ABX__IDENTITY},
+        {"gzip;q=0.4, identity;q=0.5", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip;q=0, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"*;q=0", ABX__NO_CODING, ABX__NO_CODING},
+        {"identity;q=0", ABX__NO_CODING, ABX__NO_CODING},
+        {"gzip, identity; q=0.00", ABX__GZIP, ABX__NO_CODING},
+        {"gzip, deflate, *;q=0", ABX__GZIP, ABX__NO_CODING},
+        {"*, identity;q=0", ABX__GZIP, ABX__NO_CODING},
+        {"*;q=0, identity", ABX__IDENTITY, ABX__IDENTITY},
+        {"*;q=0, identity;q=0.1", ABX__IDENTITY, ABX__IDENTITY},
     };
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        assert_int_equal(abx__identity_ok(abx_str(rows[i].value)), rows[i].ok);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct abx_str value = abx_str(rows[i].value);
+        if (abx__coding_pick(value, false) != rows[i].whole)
+            print_error("%s\n", rows[i].value);
+        assert_int_equal(abx__coding_pick(value, false), rows[i].whole);
+        assert_int_equal(abx__coding_pick(value, true), rows[i].part);
+    }
 }
 
 TEST(media_type_and_disposition_rows)

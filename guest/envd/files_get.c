@@ -1,5 +1,5 @@
-/* guest/envd/files_get.c: GET /files: a file as it is, by ranges and conditions (envd.md 3.3; RFC
- * 9110 13, 14). Always identity. One read is out at a time; a slow client stops the reading. */
+/* guest/envd/files_get.c: GET /files: a file as it is or packed, by ranges and conditions (envd.md
+ * 3.3; RFC 9110 13, 14). One read is out at a time; a slow client stops the reading. */
 #include "guest/envd/envd_priv.h"
 
 #include "lib/base/assert.h"
@@ -29,7 +29,9 @@ struct get {
     struct abx_download_info info;
     char path[ABX_FILES_PATH];
     enum phase phase;
-    bool is_unsized, is_blocked, is_reading;
+    bool is_unsized, is_blocked, is_reading; /* is_reading: or packing what was read */
+    struct abx__gzip *gzip;                  /* NULL: the bytes as they are */
+    bool is_packed_end;
     struct part parts[ABX__RANGES];
     size_t part_count, part; /* count 0: the whole file is parts[0] */
     uint64_t at, left;       /* in the current part */
@@ -66,6 +68,8 @@ static void read_at(struct get *g, uint64_t offset, size_t len)
         fail(g, 500, err.msg);
 }
 
+static void pump(struct get *g);
+
 static void begin_part(struct get *g)
 {
     const struct part *p = &g->parts[g->part];
@@ -91,15 +95,52 @@ static void pump(struct get *g)
         read_at(g, g->at, g->left < ABX_FILES_CHUNK ? (size_t)g->left : (size_t)ABX_FILES_CHUNK);
 }
 
+static void cut(struct get *g)
+{
+    g->phase = DONE;
+    abx_http_abort(g->req);
+}
+
+static void pack(struct get *g, struct abx_str data)
+{
+    struct abx_error err = {0};
+    g->is_packed_end = data.len == 0;
+    g->is_reading = true;
+    if (abx__gzip_put(g->gzip, data, g->is_packed_end, &err) < 0)
+        cut(g);
+}
+
+static void on_packed(void *owner, struct abx_str data, bool failed)
+{
+    struct get *g = owner;
+    g->is_reading = false;
+    if (g->phase == DONE)
+        return;
+    if (failed) {
+        cut(g);
+        return;
+    }
+    if (data.len && !abx_http_write(g->req, data.ptr, data.len))
+        g->is_blocked = true;
+    if (g->is_packed_end)
+        finish(g);
+    else
+        pump(g);
+}
+
 static void write_data(struct get *g, struct abx_str data)
 {
+    if (g->gzip) {
+        g->at += data.len;
+        pack(g, data);
+        return;
+    }
     if (data.len == 0 && g->is_unsized) {
         finish(g);
         return;
     }
     if (data.len == 0) { /* shorter than it was: the peer must not take it for complete */
-        g->phase = DONE;
-        abx_http_abort(g->req);
+        cut(g);
         return;
     }
     g->at += data.len;
@@ -127,6 +168,8 @@ static void common_headers(struct get *g, struct abx__headers *h)
     abx__headers_add(h, "Content-Disposition", abx__disposition(a, base));
     if (g->info.mtime_ns > 0)
         abx__headers_add(h, "Last-Modified", abx__http_date_text(a, g->info.mtime_ns / 1000000000));
+    if (g->gzip)
+        abx__headers_add(h, "Content-Encoding", ABX_STR("gzip"));
     if (!g->is_unsized)
         abx__headers_add(h, "Accept-Ranges", ABX_STR("bytes"));
 }
@@ -184,7 +227,8 @@ static int add_range_headers(struct get *g, struct abx__headers *h, const char *
 static void begin_body(struct get *g, struct abx_str head_bytes)
 {
     struct abx__headers h;
-    const char *type = abx__media_type(abx_path_base(abx_str(g->path)), head_bytes);
+    struct abx_str base = abx_path_base(abx_str(g->path));
+    const char *type = g->gzip ? abx__media_by_name(base) : abx__media_type(base, head_bytes);
     uint64_t length = g->info.size;
     common_headers(g, &h);
     if (g->part_count) {
@@ -193,7 +237,7 @@ static void begin_body(struct get *g, struct abx_str head_bytes)
             return;
         }
     } else
-        abx__headers_add(&h, "Content-Type", abx_str(type));
+        abx__headers_add(&h, "Content-Type", abx_str(type ? type : "application/octet-stream"));
     g->phase = BODY;
     abx_http_begin(g->req, g->part_count ? 206 : 200, h.rows,
                    g->is_unsized ? ABX_HTTP_CHUNKED : (int64_t)length);
@@ -285,7 +329,7 @@ static void begin_answer(struct get *g)
         answer_condition(g, status);
         return;
     }
-    g->is_unsized = g->info.is_virtual || g->info.size == 0;
+    g->is_unsized = g->info.is_virtual || g->info.size == 0 || g->gzip;
     if (!g->is_unsized && !pick_ranges(g))
         return;
     if (g->part_count) {
@@ -313,6 +357,7 @@ static void on_open(struct abx_download *d, const struct abx_download_info *info
 {
     struct get *g = abx_download_owner(d);
     struct abx_str accept = abx_http_header(g->req->head, "Accept-Encoding");
+    bool is_conditional = has_condition(g->req->head);
     if (err) {
         int status = err->code == ABX_NOT_FOUND          ? 404
                      : err->code == ABX_INVALID_ARGUMENT ? 400
@@ -320,12 +365,18 @@ static void on_open(struct abx_download *d, const struct abx_download_info *info
         fail(g, status, err->msg);
         return;
     }
-    if (!abx__identity_ok(accept)) {
+    enum abx__coding coding = abx__coding_pick(accept, is_conditional);
+    if (coding == ABX__NO_CODING) {
         fail(g, 406,
-             has_condition(g->req->head)
+             is_conditional
                  ? "identity encoding not acceptable for Range or conditional request"
                  : "error parsing Accept-Encoding: no acceptable encoding found, supported: "
-                   "[identity]");
+                   "[gzip]");
+        return;
+    }
+    if (coding == ABX__GZIP &&
+        !(g->gzip = abx__gzip_new(&abx__envd_of(g->req)->loop, on_packed, g))) {
+        fail(g, 500, "out of memory");
         return;
     }
     g->info = *info;
@@ -343,8 +394,7 @@ static void on_data(struct abx_download *d, struct abx_str data, const struct ab
         return;
     }
     if (err) {
-        g->phase = DONE;
-        abx_http_abort(g->req);
+        cut(g);
         return;
     }
     if (g->phase == SNIFFING) {
@@ -353,7 +403,7 @@ static void on_data(struct abx_download *d, struct abx_str data, const struct ab
         return;
     }
     if (g->phase == FIRST) {
-        if (data.len == 0 && g->is_unsized) {
+        if (data.len == 0 && g->is_unsized && !g->gzip) {
             answer_empty(g);
             return;
         }
@@ -379,6 +429,8 @@ static void on_close(struct abx_http_req *req, bool aborted)
     g->phase = DONE;
     abx_download_close(g->download);
     g->download = NULL;
+    abx__gzip_close(g->gzip);
+    g->gzip = NULL;
 }
 
 void abx__files_get(struct abx_http_req *req)

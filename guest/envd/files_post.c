@@ -9,7 +9,7 @@
 
 #include "lib/base/banned.h"
 
-enum { FILES_MAX = 4096, LEFT_OVER_MAX = 4 << 20 };
+enum { FILES_MAX = 4096, LEFT_OVER_MAX = 4 << 20, UNPACK_BYTES = 65536 };
 
 struct post {
     struct abx_http_req *req;
@@ -26,9 +26,13 @@ struct post {
     bool has_length;
     uint64_t length;
     struct abx__metadata metadata;
+    bool is_gzip, is_blocked; /* is_blocked: the upload has enough for now */
+    struct abx__gunzip gunzip;
+    struct abx_buf packed; /* of the body: not unpacked yet */
 };
 
 static void advance(struct post *p);
+static void go_on(struct post *p);
 
 /* ---- answers ---- */
 
@@ -38,6 +42,7 @@ static void drop_upload(struct post *p)
     p->upload = NULL;
     p->in_part = false;
     p->is_finishing = false;
+    p->is_blocked = false;
 }
 
 static void fail(struct post *p, int status, const char *fmt, ...)
@@ -110,8 +115,8 @@ static void answer_written(struct post *p)
 static void on_upload_drain(struct abx_upload *u)
 {
     struct post *p = abx_upload_owner(u);
-    if (!p->is_answered && !p->is_finishing)
-        abx_http_resume_body(p->req);
+    p->is_blocked = false;
+    go_on(p);
 }
 
 static void on_upload_done(struct abx_upload *u, const struct abx_error *err)
@@ -129,8 +134,7 @@ static void on_upload_done(struct abx_upload *u, const struct abx_error *err)
         return;
     }
     advance(p);
-    if (!p->is_answered && !p->is_finishing)
-        abx_http_resume_body(p->req);
+    go_on(p);
 }
 
 static const struct abx_upload_ops upload_ops = {on_upload_drain, on_upload_done};
@@ -191,8 +195,10 @@ static int open_file(struct post *p, struct abx_str raw)
 
 static void append(struct post *p, struct abx_str data)
 {
-    if (p->upload && !abx_upload_append(p->upload, data.ptr, data.len))
+    if (p->upload && !abx_upload_append(p->upload, data.ptr, data.len)) {
+        p->is_blocked = true;
         abx_http_pause_body(p->req);
+    }
 }
 
 static void finish_file(struct post *p)
@@ -274,16 +280,13 @@ static void advance(struct post *p)
     abx_buf_consume(&p->left_over, before - input.len);
     if (p->form_ended)
         abx_buf_clear(&p->left_over);
-    if (p->body_ended && !p->is_finishing && !p->is_answered)
-        end_form(p);
 }
 
 /* ---- the exchange ---- */
 
-static void on_body(struct abx_http_req *req, const char *data, size_t len)
+/* Bytes of the body as the file's owner meant them. */
+static void take(struct post *p, struct abx_str input)
 {
-    struct post *p = req->data;
-    struct abx_str input = {data, len};
     if (p->is_answered || p->form_ended)
         return;
     if (!p->is_form) {
@@ -299,16 +302,73 @@ static void on_body(struct abx_http_req *req, const char *data, size_t len)
         fail(p, 500, "out of memory");
 }
 
+static bool is_waiting(const struct post *p)
+{
+    return p->is_finishing || p->is_blocked || p->is_answered;
+}
+
+/* Unpacks as much as the upload takes now. */
+static void unpack(struct post *p)
+{
+    char out[UNPACK_BYTES];
+    struct abx_error err = {0};
+    struct abx_str in = abx_buf_str(&p->packed);
+    size_t before = in.len;
+    while (!is_waiting(p) && (in.len > 0 || p->gunzip.has_more)) {
+        int n = abx__gunzip_step(&p->gunzip, &in, out, sizeof(out), &err);
+        if (n < 0) {
+            fail(p, err.code == ABX_INVALID_ARGUMENT ? 400 : 500, "%s", err.msg);
+            return;
+        }
+        take(p, abx_str_n(out, (size_t)n));
+    }
+    abx_buf_consume(&p->packed, before - in.len);
+}
+
+/* What was all of the body becomes a file or the end of a form. */
+static void end_body(struct post *p)
+{
+    if (p->is_gzip && !(p->gunzip.has_begun && p->gunzip.has_ended))
+        fail(p, 400, "error decompressing request body: unexpected EOF");
+    else if (!p->is_form)
+        finish_file(p);
+    else
+        end_form(p);
+}
+
+static void go_on(struct post *p)
+{
+    if (p->is_gzip)
+        unpack(p);
+    if (is_waiting(p))
+        return;
+    if (p->body_ended)
+        end_body(p);
+    else
+        abx_http_resume_body(p->req);
+}
+
+static void on_body(struct abx_http_req *req, const char *data, size_t len)
+{
+    struct post *p = req->data;
+    if (!p->is_gzip) {
+        take(p, abx_str_n(data, len));
+        return;
+    }
+    abx_buf_put(&p->packed, data, len);
+    if (abx_buf_failed(&p->packed))
+        fail(p, 500, "out of memory");
+    unpack(p);
+    if (p->packed.len > 0 || p->gunzip.has_more)
+        abx_http_pause_body(req);
+}
+
 static void on_body_end(struct abx_http_req *req)
 {
     struct post *p = req->data;
     p->body_ended = true;
-    if (p->is_answered)
-        return;
-    if (!p->is_form)
-        finish_file(p);
-    else if (!p->is_finishing)
-        end_form(p);
+    if (!is_waiting(p) || (p->is_blocked && !p->is_gzip && !p->is_answered && !p->is_finishing))
+        end_body(p);
 }
 
 static void on_close(struct abx_http_req *req, bool aborted)
@@ -320,17 +380,21 @@ static void on_close(struct abx_http_req *req, bool aborted)
     if (p->is_form_open)
         abx_multipart_done(&p->form);
     abx_buf_done(&p->left_over);
+    abx_buf_done(&p->packed);
+    abx__gunzip_done(&p->gunzip);
     abx_user_done(&p->target.user);
 }
 
-static bool encoding_ok(struct abx_http_req *req)
+/* False: answered. */
+static bool read_encoding(struct abx_http_req *req, bool *ret_is_gzip)
 {
     struct abx_str value = abx_http_header(req->head, "Content-Encoding");
-    if (value.len == 0 || abx_str_is_nocase(value, "identity"))
+    *ret_is_gzip = abx_str_is_nocase(value, "gzip") || abx_str_is_nocase(value, "x-gzip");
+    if (*ret_is_gzip || value.len == 0 || abx_str_is_nocase(value, "identity"))
         return true;
     abx__answer_error(req, 400,
                       "error decompressing request body: unsupported Content-Encoding: %s, "
-                      "supported: [identity]",
+                      "supported: [gzip]",
                       abx__show(req, value));
     return false;
 }
@@ -386,7 +450,9 @@ void abx__files_post(struct abx_http_req *req)
 {
     struct abx__target t;
     struct abx__metadata metadata;
-    if (abx__target_query(req, "write", &t) < 0 || !encoding_ok(req) ||
+    struct abx_error err = {0};
+    bool is_gzip;
+    if (abx__target_query(req, "write", &t) < 0 || !read_encoding(req, &is_gzip) ||
         abx__target_user(req, &t) < 0)
         return;
     bool is_good = read_metadata(req, &metadata);
@@ -400,12 +466,17 @@ void abx__files_post(struct abx_http_req *req)
     p->req = req;
     p->target = t;
     p->metadata = metadata;
-    p->has_length = req->head->has_length;
+    p->is_gzip = is_gzip;
+    p->has_length = req->head->has_length && !is_gzip;
     p->length = req->head->content_length;
     abx_buf_init(&p->left_over, LEFT_OVER_MAX);
+    abx_buf_init(&p->packed, LEFT_OVER_MAX);
     req->data = p;
     req->on_body = on_body;
     req->on_body_end = on_body_end;
     req->on_close = on_close;
-    begin_body(p);
+    if (is_gzip && abx__gunzip_init(&p->gunzip, &err) < 0)
+        fail(p, 500, "%s", err.msg);
+    else
+        begin_body(p);
 }

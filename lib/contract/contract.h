@@ -4,7 +4,7 @@
 
 /* versions */
 #define ABX_VERSION "0.1.0" /* version of every program of this project, in lockstep */
-#define ABX_ENVD_VERSION "0.5.7" /* what envd reports to the E2B SDKs: the highest gate whose whole set is there */
+#define ABX_ENVD_VERSION "0.6.13" /* what envd reports to the E2B SDKs: the highest gate whose whole set is there */
 #define ABX_TEMPLATE_SPEC 5 /* specification of template.yaml */
 #define ABX_SERVER_COMPAT "0.4.0a6" /* published agent-sandbox-server that ours stands in for */
 

@@ -7,6 +7,9 @@ const rows = []
 /** Adds a check; they run in the order of adding. */
 export const check = (name, run) => rows.push({ name, run })
 
+/** Whether a check of that name was added. */
+export const isCheck = (name) => rows.some((row) => row.name === name)
+
 /** Awaits a rejection with an error of @class (a constructor) whose text matches @pattern; returns it. */
 export async function refused(promise, errorClass, pattern = /./) {
   let value

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { pathToFileURL } from 'node:url'
-import { check, refused, runAll, until } from './checks.mjs'
+import { check, isCheck, refused, runAll, until } from './checks.mjs'
 
 const sdk = await import(pathToFileURL(process.argv[2]))
 const { Sandbox, CommandExitError, NotFoundError, FileNotFoundError, SandboxNotFoundError } = sdk
@@ -211,6 +211,123 @@ check('files_remove', async () => {
   await sandbox.files.remove('renamed')
   assert.equal(await sandbox.files.exists('renamed'), false)
   await sandbox.files.remove('nosuch')
+})
+
+check('files_write_gzip', async () => {
+  const text = 'packed '.repeat(100_000)
+  await sandbox.files.write('packed.txt', text, { gzip: true, useOctetStream: true })
+  assert.equal((await output('sha256sum < packed.txt')).split(' ')[0], sha256(text))
+  assert.equal(await sandbox.files.read('packed.txt', { gzip: true }), text)
+})
+check('files_write_files', async () => {
+  if (!sandbox.files.writeFiles) return
+  const infos = await sandbox.files.writeFiles([{ path: 'wf/1', data: '1' }, { path: 'wf/2', data: '2' }])
+  assert.deepEqual(infos.map((i) => i.path), ['/home/user/wf/1', '/home/user/wf/2'])
+})
+check('files_metadata', async () => {
+  const info = await sandbox.files.write('meta.txt', 'x', { metadata: { Owner: 'me', 'run-id': '7' } })
+  assert.deepEqual(info.metadata, { owner: 'me', 'run-id': '7' })
+  assert.deepEqual((await sandbox.files.getInfo('meta.txt')).metadata, { owner: 'me', 'run-id': '7' })
+  const listed = (await sandbox.files.list('.')).find((e) => e.name === 'meta.txt')
+  assert.deepEqual(listed.metadata, { owner: 'me', 'run-id': '7' })
+  assert.equal((await sandbox.files.write('meta.txt', 'x')).metadata, undefined)
+  assert.equal((await sandbox.files.getInfo('meta.txt')).metadata, undefined)
+})
+check('files_watch', async () => {
+  await sandbox.files.makeDir('watched')
+  const seen = []
+  const handle = await sandbox.files.watchDir('watched', (event) => { seen.push(event) })
+  await sandbox.files.write('watched/a', 'text')
+  await until(() => seen.length >= 3, 'three events')
+  assert.deepEqual(seen.map((e) => [e.name, e.type]), [['a', 'create'], ['a', 'chmod'], ['a', 'write']])
+  await sandbox.files.rename('watched/a', 'watched/b')
+  await sandbox.files.remove('watched/b')
+  await until(() => seen.length >= 6, 'six events')
+  assert.deepEqual(seen.slice(3).map((e) => [e.name, e.type]), [['a', 'rename'], ['b', 'create'], ['b', 'remove']])
+  await handle.stop()
+  await sandbox.files.write('watched/late', '')
+  await run('true')
+  assert.equal(seen.length, 6)
+})
+check('files_watch_recursive_with_entries', async () => {
+  await sandbox.files.makeDir('tree/old')
+  const seen = []
+  const handle = await sandbox.files.watchDir('tree', (event) => { seen.push(event) },
+    { recursive: true, includeEntry: true, allowNetworkMounts: true })
+  await run('mkdir -p tree/a/b/c && touch tree/a/b/c/f && echo x > tree/old/g')
+  const created = (name) => seen.find((e) => e.name === name && e.type === 'create')
+  await until(() => created('a/b/c/f') && created('old/g'), 'both files were seen')
+  assert.equal(created('a/b/c/f').entry.path, '/home/user/tree/a/b/c/f')
+  await handle.stop()
+})
+check('files_watch_ends', async () => {
+  let ended
+  const exit = new Promise((done) => { ended = done })
+  await sandbox.files.watchDir('watched', () => {}, { timeoutMs: 700, onExit: ended })
+  await exit
+  await refused(sandbox.files.watchDir('nosuch', () => {}), NotFoundError, /nosuch/)
+  await refused(sandbox.files.watchDir('meta.txt', () => {}), InvalidArgumentError, /not a directory/)
+})
+
+const decode = (bytes) => new TextDecoder().decode(bytes)
+const type = (pid, text) => sandbox.pty.sendInput(pid, new TextEncoder().encode(text))
+check('pty', async () => {
+  let text = ''
+  const shell = await sandbox.pty.create({ cols: 80, rows: 24, onData: (data) => { text += decode(data) }, envs: { A: 'pty' } })
+  await type(shell.pid, 'stty size; echo $A-$TERM\n')
+  await until(() => /24 80/.test(text) && /pty-xterm-256color/.test(text), 'the first answer')
+  await sandbox.pty.resize(shell.pid, { cols: 120, rows: 40 })
+  await type(shell.pid, 'tput cols; stty size\n')
+  await until(() => /120\r?\n/.test(text) && /40 120/.test(text), 'the new size')
+  await type(shell.pid, 'exit\n')
+  assert.equal((await shell.wait()).exitCode, 0)
+})
+check('pty_connect_and_kill', async () => {
+  let text = ''
+  const shell = await sandbox.pty.create({ cols: 80, rows: 24, onData: () => {} })
+  await shell.disconnect()
+  const again = await sandbox.pty.connect(shell.pid, { onData: (data) => { text += decode(data) } })
+  await type(again.pid, 'echo again-$((40+2))\n')
+  await until(() => /again-42/.test(text), 'the shell answers the second client')
+  assert.equal(await sandbox.pty.kill(again.pid), true)
+  await refused(again.wait(), CommandExitError, /signal: killed/)
+  assert.equal(await sandbox.pty.kill(again.pid), false)
+})
+check('urls', async () => {
+  await sandbox.files.write('signed.txt', 'by url')
+  const headers = { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49983' }
+  const get = async (options) => {
+    const url = new URL(await sandbox.downloadUrl('signed.txt', options))
+    const base = new URL(process.env.E2B_SANDBOX_URL ?? process.env.E2B_API_URL)
+    return fetch(new URL(url.pathname + url.search, base), { headers })
+  }
+  assert.equal(await (await get({})).text(), 'by url')
+  assert.equal(await (await get({ useSignatureExpiration: 60 })).text(), 'by url')
+  assert.equal((await get({ useSignatureExpiration: -60 })).status, 401)
+  assert.match(await sandbox.uploadUrl('signed.txt'), /\/files\?.*signature=/)
+})
+
+// Which checks drive which public method that talks to envd; null: not public, or no call.
+const methods = {
+  files: { read: ['files_text', 'files_read_stream'], write: ['files_text', 'files_write_gzip', 'files_metadata'],
+    writeFiles: ['files_write_files'], list: ['files_list'], makeDir: ['files_make_dir'], rename: ['files_rename'],
+    remove: ['files_remove'], exists: ['files_exists'], getInfo: ['files_info'],
+    watchDir: ['files_watch', 'files_watch_recursive_with_entries', 'files_watch_ends'] },
+  commands: { list: ['background_connect_kill'], run: ['run'], connect: ['background_connect_kill'],
+    kill: ['background_connect_kill'], sendStdin: ['stdin'], closeStdin: ['stdin'], start: null },
+  pty: { create: ['pty'], connect: ['pty_connect_and_kill'], sendInput: ['pty'], resize: ['pty'],
+    kill: ['pty_connect_and_kill'] },
+}
+check('every_method_has_a_check', () => {
+  for (const [part, known] of Object.entries(methods)) {
+    const own = Object.getOwnPropertyNames(Object.getPrototypeOf(sandbox[part]))
+    const there = own.filter((name) => typeof sandbox[part][name] === 'function' && name !== 'constructor')
+    assert.ok(there.length >= 5, `${part} has methods`)
+    const without = there.filter((name) => !(name in known))
+    assert.deepEqual(without, [], `${part}: methods without a check`)
+    const missing = Object.values(known).flat().filter((name) => name && !isCheck(name))
+    assert.deepEqual(missing, [], `${part}: checks that do not exist`)
+  }
 })
 
 check('sandbox_info', async () => {

@@ -1,0 +1,166 @@
+/* guest/envd/gzip.c: gzip (RFC 1952) of file bodies: unpacking in slices on the loop, packing on
+ * the pool, where a chunk's milliseconds hurt nobody. */
+#include "guest/envd/envd_priv.h"
+
+#include "lib/base/assert.h"
+
+#include <stdlib.h>
+
+#include "lib/base/banned.h"
+
+enum {
+    WINDOW_GZIP = 15 + 16, /* zlib: largest window, gzip's framing */
+    MEMORY_LEVEL = 8,
+    OUT_BYTES = 65536,
+};
+
+/* ---- unpacking ---- */
+
+int abx__gunzip_init(struct abx__gunzip *g, struct abx_error *err)
+{
+    *g = (struct abx__gunzip){0};
+    if (inflateInit2(&g->z, WINDOW_GZIP) != Z_OK)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+    g->is_open = true;
+    return 0;
+}
+
+void abx__gunzip_done(struct abx__gunzip *g)
+{
+    if (g->is_open)
+        inflateEnd(&g->z);
+    g->is_open = false;
+}
+
+/* A member that follows another begins anew. */
+static int begin_member(struct abx__gunzip *g)
+{
+    bool is_next = g->has_ended && g->z.avail_in > 0;
+    if (is_next && inflateReset(&g->z) != Z_OK)
+        return -1;
+    g->has_ended = g->has_ended && !is_next;
+    return 0;
+}
+
+int abx__gunzip_step(struct abx__gunzip *g, struct abx_str *in, char *out, size_t cap,
+                     struct abx_error *err)
+{
+    ABX_ASSERT(cap <= INT32_MAX && in->len <= INT32_MAX);
+    g->z.next_in = (unsigned char *)(uintptr_t)in->ptr;
+    g->z.avail_in = (unsigned)in->len;
+    g->z.next_out = (unsigned char *)out;
+    g->z.avail_out = (unsigned)cap;
+    g->has_begun |= in->len > 0;
+    int rc = Z_OK;
+    while (rc == Z_OK && g->z.avail_out > 0) {
+        if (begin_member(g) < 0)
+            rc = Z_STREAM_ERROR;
+        else if (g->has_ended)
+            break;
+        else
+            rc = inflate(&g->z, Z_NO_FLUSH);
+        if (rc == Z_STREAM_END) {
+            g->has_ended = true;
+            rc = Z_OK;
+        }
+    }
+    *in = abx_str_sub(*in, in->len - g->z.avail_in, g->z.avail_in);
+    g->has_more = g->z.avail_out == 0;
+    if (rc != Z_OK && rc != Z_BUF_ERROR)
+        return abx_err_set(err, rc == Z_MEM_ERROR ? ABX_RESOURCE_EXHAUSTED : ABX_INVALID_ARGUMENT,
+                           "error decompressing request body: %s",
+                           g->z.msg ? g->z.msg : "invalid gzip");
+    return (int)(cap - g->z.avail_out);
+}
+
+/* ---- packing ---- */
+
+struct abx__gzip {
+    struct abx_loop *loop;
+    abx__gzip_fn *fn;
+    void *owner;
+    bool is_busy, is_closed;
+    /* The job's while one runs. */
+    struct abx_work work;
+    z_stream z;
+    struct abx_buf in, out;
+    bool is_last, failed;
+};
+
+static void gzip_free(struct abx__gzip *g)
+{
+    deflateEnd(&g->z);
+    abx_buf_done(&g->in);
+    abx_buf_done(&g->out);
+    free(g);
+}
+
+struct abx__gzip *abx__gzip_new(struct abx_loop *l, abx__gzip_fn *fn, void *owner)
+{
+    struct abx__gzip *g = calloc(1, sizeof(*g));
+    if (g == NULL)
+        return NULL;
+    if (deflateInit2(&g->z, Z_BEST_SPEED, Z_DEFLATED, WINDOW_GZIP, MEMORY_LEVEL,
+                     Z_DEFAULT_STRATEGY) != Z_OK) {
+        free(g);
+        return NULL;
+    }
+    g->loop = l;
+    g->fn = fn;
+    g->owner = owner;
+    abx_buf_init(&g->in, ABX_FILES_CHUNK);
+    abx_buf_init(&g->out, 2 * ABX_FILES_CHUNK);
+    return g;
+}
+
+static void on_run(struct abx_work *w)
+{
+    struct abx__gzip *g = w->owner;
+    int rc = Z_OK;
+    g->z.next_in = (unsigned char *)g->in.ptr;
+    g->z.avail_in = (unsigned)g->in.len;
+    do {
+        void *room = abx_buf_room(&g->out, OUT_BYTES);
+        if (room == NULL)
+            break;
+        g->z.next_out = room;
+        g->z.avail_out = OUT_BYTES;
+        rc = deflate(&g->z, g->is_last ? Z_FINISH : Z_NO_FLUSH);
+        abx_buf_wrote(&g->out, OUT_BYTES - g->z.avail_out);
+    } while (rc == Z_OK && g->z.avail_out == 0);
+    g->failed = abx_buf_failed(&g->out) || (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR);
+}
+
+static void on_done(struct abx_work *w)
+{
+    struct abx__gzip *g = w->owner;
+    g->is_busy = false;
+    abx_buf_clear(&g->in);
+    if (g->is_closed)
+        gzip_free(g);
+    else
+        g->fn(g->owner, abx_buf_str(&g->out), g->failed); /* may close */
+}
+
+int abx__gzip_put(struct abx__gzip *g, struct abx_str data, bool is_last, struct abx_error *err)
+{
+    ABX_ASSERT(!g->is_busy && !g->is_closed);
+    abx_buf_clear(&g->out);
+    abx_buf_put_str(&g->in, data);
+    if (abx_buf_failed(&g->in))
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+    g->is_last = is_last;
+    if (abx_work_start(&g->work, g->loop, on_run, on_done, g, err) < 0)
+        return -1;
+    g->is_busy = true;
+    return 0;
+}
+
+void abx__gzip_close(struct abx__gzip *g)
+{
+    if (g == NULL || g->is_closed)
+        return;
+    g->is_closed = true;
+    if (!g->is_busy)
+        gzip_free(g);
+}
