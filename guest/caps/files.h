@@ -116,6 +116,25 @@ void abx_upload_finish(struct abx_upload *u);
 /** Lets go. Before on_done it aborts: see above. No callback after. Accepts NULL. */
 void abx_upload_close(struct abx_upload *u);
 
+/* --- compose --- */
+struct abx_compose;
+/** @err: NOT_FOUND (a source), INVALID_ARGUMENT, RESOURCE_EXHAUSTED with sys ENOSPC, INTERNAL. */
+typedef void abx_compose_fn(void *arg, const struct abx_error *err);
+struct abx_compose_request {
+    const char *const *sources; /* resolved */
+    size_t count;
+    const char *destination;
+    const struct abx_user *user; /* owner of the destination and its new parents */
+    abx_compose_fn *fn;
+    void *arg;
+};
+/** Writes the sources one after the other beside the destination, renames that over it and removes
+ *  the sources. Copies @r. *ret is the op until the callback. */
+int abx_compose_start(struct abx_loop *l, const struct abx_compose_request *r,
+                      struct abx_compose **ret, struct abx_error *err);
+/** The callback will not come; the work may still be done. Accepts NULL. */
+void abx_compose_cancel(struct abx_compose *c);
+
 /* --- download --- */
 struct abx_download;
 struct abx_download_info {

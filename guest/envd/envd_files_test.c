@@ -422,3 +422,48 @@ TEST(metadata_that_is_refused)
     expect("GET /files?path=m", "", NO_BODY, 404, "does not exist");
     stop();
 }
+
+#define COMPOSE "POST /files/compose"
+TEST(compose_joins_and_removes_the_parts)
+{
+    static const struct {
+        const char *body;
+        int status;
+        const char *text;
+    } rows[] = {
+        {"{", 400, "invalid request body: "},
+        {"{\"source_paths\":7}", 400, "invalid request body: source_paths"},
+        {"{\"destination\":\"a\"}", 400, "\"source_paths must not be empty\""},
+        {"{\"source_paths\":[\"1\"]}", 400, "\"destination is required\""},
+        {"{\"source_paths\":[\"1\",\"./2\"],\"destination\":\"2\"}", 400,
+         "cannot be the same as destination"},
+        {"{\"source_paths\":[\"1\",\"none\"],\"destination\":\"a\"}", 404,
+         "\"source file not found: %R/home/none\""},
+        {"{\"source_paths\":[\"1\",\"%R/home\"],\"destination\":\"a\"}", 400,
+         "source path is not a regular file: %R/home"},
+        {"{\"source_paths\":[\"1\"],\"destination\":\"%R/home\"}", 400, "path is a directory"},
+        {"{\"source_paths\":[\"1\"],\"destination\":\"~other/a\"}", 400, "error resolving path: "},
+        {"{\"source_paths\":[\"1\"],\"destination\":\"a\",\"username\":\"nobody\"}", 401,
+         "unknown user nobody"},
+        {"{\"source_paths\":[\"1\",\"2\",\"%R/home/3\"],\"destination\":\"new/a\",\"username\":"
+         "\"user\"}",
+         200, "{\"path\":\"%R/home/new/a\",\"name\":\"a\",\"type\":\"file\"}"},
+        {"{\"source_paths\":[\"1\"],\"destination\":\"new/a\"}", 404, "source file not found"},
+    };
+    start();
+    put_file("home/1", "one,");
+    put_file("home/2", "two,");
+    put_file("home/3", "three");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        expect(COMPOSE, JSON_TYPE, abx_str(at_root(rows[i].body)), rows[i].status, rows[i].text);
+    expect_file("%R/home/new/a", "one,two,three");
+    assert_int_equal(access(at_root("%R/home/1"), F_OK), -1);
+    assert_int_equal(access(at_root("%R/home/3"), F_OK), -1);
+    assert_int_equal(call(FS "ListDir", "{\"path\":\"new\"}", &got), 200);
+    assert_false(has(&got, "e2b-compose"));
+    put_file("home/4", "again");
+    expect(COMPOSE, JSON_TYPE, ABX_STR("{\"source_paths\":[\"4\"],\"destination\":\"new/a\"}"), 200,
+           "\"type\":\"file\"}");
+    expect_file("%R/home/new/a", "again");
+    stop();
+}

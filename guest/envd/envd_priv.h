@@ -57,6 +57,8 @@ struct abx__envd {
     struct abx_poll channel, tcp;
     struct abx_timer tcp_retry;
     struct abx_signal term, interrupt;
+    uint64_t metrics_ticks; /* of the last sample, and when: metrics.c */
+    int64_t metrics_at_ms;
     struct abx_buf scratch; /* an encoded event, within one call */
     int tcp_fd;
     int exit_code;
@@ -105,6 +107,8 @@ const char *abx__files_refusal(const struct abx__envd *e, const struct abx_http_
 void abx__init_post(struct abx_http_req *req);               /* init.c */
 void abx__files_get(struct abx_http_req *req);               /* files_get.c */
 void abx__files_post(struct abx_http_req *req);              /* files_post.c */
+void abx__compose_post(struct abx_http_req *req);            /* compose.c */
+void abx__metrics_get(struct abx_http_req *req);             /* metrics.c */
 extern const struct abx_rpc_service abx__process_service;    /* rpc_process.c */
 extern const struct abx_rpc_service abx__filesystem_service; /* rpc_files.c */
 

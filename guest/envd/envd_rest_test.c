@@ -48,8 +48,8 @@ TEST(open_daemon_rows)
          204,
          {"Cache-Control: no-store\r\n", "X-Envd-Version: " ABX_ENVD_VERSION}},
         {"GET /envs", NULL, NULL, 200, {"Content-Type: application/json\r\n", "\r\n\r\n{}"}},
-        {"GET /metrics", NULL, NULL, 501, {"{\"code\":501,\"message\":\"metrics are not built"}},
-        {"POST /files/compose", NULL, "{}", 501, {"\"code\":501"}},
+        {"GET /metrics", NULL, NULL, 200, {"Cache-Control: no-store\r\n", "\"cpu_used_pct\":"}},
+        {"POST /files/compose", NULL, "{}", 400, {"source_paths must not be empty"}},
         {"GET /nothing", NULL, NULL, 404, {"{\"code\":404,\"message\":", "nosniff"}},
         {"GET //health", NULL, NULL, 404, {"404"}},
         {"GET /health/", NULL, NULL, 404, {"404"}},
@@ -280,5 +280,40 @@ TEST(loopback_guard_wants_the_token_of_local_peers)
     assert_int_equal(ask_tcp("GET /envs", "X-Access-Token: x\r\n", NO_BODY, &got), 403);
     assert_int_equal(ask_tcp("GET /envs", "X-Access-Token: t\r\n", NO_BODY, &got), 200);
     assert_int_equal(ask_tcp("POST /process.Process/Start", C_JSON, ABX_STR("{}"), &got), 403);
+    end();
+}
+
+/* The number behind "NAME": in @got; fails when it is not there. */
+static double metric(const struct abx_buf *got, const char *name)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\"%s\":", name);
+    ptrdiff_t at = abx_str_find(abx_buf_str(got), abx_str(key));
+    if (at < 0)
+        print_error("no %s in %s\n", name, got->ptr);
+    assert_true(at > 0);
+    return strtod(got->ptr + at + strlen(key), NULL);
+}
+
+TEST(metrics_are_of_this_moment)
+{
+    static const char *const positive[] = {"ts",       "cpu_count", "mem_total_mib", "mem_total",
+                                           "mem_used", "disk_used", "disk_total"};
+    static const char *const others[] = {"cpu_used_pct", "mem_used_mib", "mem_cache"};
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    begin(&(struct abx_envd_options){.tcp_port = 0});
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(ask("GET /metrics", "", NO_BODY, &got), 200);
+        for (size_t i = 0; i < sizeof(positive) / sizeof(positive[0]); i++)
+            assert_true(metric(&got, positive[i]) > 0);
+        for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+            assert_true(metric(&got, others[i]) >= 0);
+        assert_true(metric(&got, "cpu_used_pct") <= 100);
+        assert_true(metric(&got, "mem_used") < metric(&got, "mem_total"));
+        assert_true(metric(&got, "disk_used") <= metric(&got, "disk_total"));
+        double ago = (double)(abx_time_wall_ns() / 1000000000) - metric(&got, "ts");
+        assert_true(ago >= 0 && ago < 10);
+    }
     end();
 }

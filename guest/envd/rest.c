@@ -126,24 +126,17 @@ static void envs_get(struct abx_http_req *req)
         abx__answer_json(req, 200, abx_buf_str(&body));
 }
 
-static void metrics_get(struct abx_http_req *req)
-{
-    abx__answer_error(req, 501, "metrics are not built yet: read /proc in the sandbox instead");
-}
-
-static void compose_post(struct abx_http_req *req)
-{
-    abx__answer_error(req, 501, "compose is not built yet: join the files with a command instead");
-}
-
 static const struct {
     const char *method, *path;
     void (*serve)(struct abx_http_req *req);
 } routes[] = {
-    {"GET", "/health", health_get},           {"GET", "/envs", envs_get},
-    {"GET", "/metrics", metrics_get},         {"POST", "/init", abx__init_post},
-    {"GET", "/files", abx__files_get},        {"POST", "/files", abx__files_post},
-    {"POST", "/files/compose", compose_post},
+    {"GET", "/health", health_get},
+    {"GET", "/envs", envs_get},
+    {"GET", "/metrics", abx__metrics_get},
+    {"POST", "/init", abx__init_post},
+    {"GET", "/files", abx__files_get},
+    {"POST", "/files", abx__files_post},
+    {"POST", "/files/compose", abx__compose_post},
 };
 
 static void answer_405(struct abx_http_req *req, const char *allow)
