@@ -220,7 +220,6 @@ check('files_write_gzip', async () => {
   assert.equal(await sandbox.files.read('packed.txt', { gzip: true }), text)
 })
 check('files_write_files', async () => {
-  if (!sandbox.files.writeFiles) return
   const infos = await sandbox.files.writeFiles([{ path: 'wf/1', data: '1' }, { path: 'wf/2', data: '2' }])
   assert.deepEqual(infos.map((i) => i.path), ['/home/user/wf/1', '/home/user/wf/2'])
 })

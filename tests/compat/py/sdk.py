@@ -1,5 +1,6 @@
 """tests/compat/py/sdk.py [TEMPLATE]: the Python SDK, unmodified, against the engine that the
 environment names (eval "$(abx env)"). Every check says what a user of the SDK would rely on."""
+import asyncio
 import datetime
 import hashlib
 import io
@@ -9,8 +10,9 @@ import threading
 import time
 
 from checks import check, claim, equal, refused, run_all, until
-from e2b import (AuthenticationException, CommandExitException, InvalidArgumentException, NotFoundException, Sandbox,
-                 SandboxException, SandboxNotFoundException, SandboxQuery, SandboxState, TimeoutException)
+from e2b import (AsyncSandbox, AuthenticationException, CommandExitException, InvalidArgumentException,
+                 NotFoundException, PtySize, Sandbox, SandboxException, SandboxNotFoundException, SandboxQuery,
+                 SandboxState, TimeoutException)
 from e2b.exceptions import FileNotFoundException
 
 TEMPLATE = sys.argv[1] if len(sys.argv) > 1 else "host"
@@ -343,6 +345,135 @@ def files_remove():
     sandbox.files.remove("renamed")
     equal(sandbox.files.exists("renamed"), False)
     sandbox.files.remove("nosuch")
+
+
+@check
+def files_write_gzip():
+    text = "packed " * 100_000
+    sandbox.files.write("packed.txt", text, gzip=True, use_octet_stream=True)
+    equal(output("sha256sum < packed.txt").split(" ")[0], sha256(text.encode()))
+    equal(sandbox.files.read("packed.txt", gzip=True), text)
+
+
+@check
+def files_metadata():
+    both = {"owner": "me", "run-id": "7"}
+    equal(sandbox.files.write("meta.txt", "x", metadata={"Owner": "me", "run-id": "7"}).metadata, both)
+    equal(sandbox.files.get_info("meta.txt").metadata, both)
+    equal([e.metadata for e in sandbox.files.list(".") if e.name == "meta.txt"], [both])
+    claim(not sandbox.files.write("meta.txt", "x").metadata, "the second upload has none")
+    claim(not sandbox.files.get_info("meta.txt").metadata, "and clears what was there")
+
+
+def told(events):
+    return [(e.name, e.type.value) for e in events]
+
+
+UPLOAD = ["create", "chmod", "write"]
+
+
+@check
+def files_watch_polling():
+    sandbox.files.make_dir("polled/sub")
+    for recursive, name in ((False, "a"), (True, "b"), (True, "sub/c")):
+        handle = sandbox.files.watch_dir("polled", recursive=recursive)
+        equal(handle.get_new_events(), [])
+        sandbox.files.write(f"polled/{name}", "text")
+        equal(told(handle.get_new_events()), [(name, change) for change in UPLOAD])
+        equal(handle.get_new_events(), [])
+        handle.stop()
+        refused(handle.get_new_events, SandboxException)
+
+
+@check
+def files_watch_entries():
+    handle = sandbox.files.watch_dir("polled", include_entry=True, allow_network_mounts=True)
+    sandbox.files.write("polled/entry", "four")
+    first = handle.get_new_events()[0]
+    equal((first.entry.path, first.entry.owner), ("/home/user/polled/entry", "user"))
+    handle.stop()
+
+
+@check
+def files_watch_refused():
+    refused(lambda: sandbox.files.watch_dir("nosuch"), NotFoundException, "nosuch")
+    refused(lambda: sandbox.files.watch_dir("meta.txt"), InvalidArgumentException, "not a directory")
+
+
+async def watch_with_async():
+    other, seen = await AsyncSandbox.connect(sandbox.sandbox_id), []
+    handle = await other.files.watch_dir("polled", on_event=seen.append, recursive=True)
+    await other.files.write("polled/async", "text")
+    ends = time.monotonic() + 10
+    while len(seen) < 3 and time.monotonic() < ends:
+        await asyncio.sleep(0.05)
+    await handle.stop()
+    return seen
+
+
+@check
+def files_watch_streaming():
+    equal(told(asyncio.run(watch_with_async())), [("async", change) for change in UPLOAD])
+
+
+@check
+def pty():
+    shell, seen = sandbox.pty.create(PtySize(rows=24, cols=80), envs={"A": "pty"}), []
+    sandbox.pty.resize(shell.pid, PtySize(rows=40, cols=120))
+    sandbox.pty.send_stdin(shell.pid, b"stty size; tput cols; echo $A-$TERM; exit\n")
+    equal(shell.wait(on_pty=lambda data: seen.append(bytes(data))).exit_code, 0)
+    text = b"".join(seen).decode()
+    for part in ("40 120", "\n120", "pty-xterm-256color"):
+        claim(part in text, f"{part!r} is not in {text!r}")
+
+
+@check
+def pty_connect_and_kill():
+    shell = sandbox.pty.create(PtySize(rows=24, cols=80))
+    shell.disconnect()
+    again = sandbox.pty.connect(shell.pid)
+    equal(again.pid, shell.pid)
+    equal(sandbox.pty.kill(shell.pid), True)
+    equal(refused(again.wait, CommandExitException).error, "signal: killed")
+    equal(sandbox.pty.kill(shell.pid), False)
+
+
+@check
+def stream_input():
+    lines = [f"{number}\n" for number in range(100)]
+    command = run("cat", background=True, stdin=True)
+    sandbox.commands.stream_input(command.pid, iter(lines))
+    sandbox.commands.close_stdin(command.pid)
+    equal(command.wait().stdout, "".join(lines))
+
+
+@check
+def pty_stream_input():
+    shell, seen = sandbox.pty.create(PtySize(rows=24, cols=80)), []
+    sandbox.pty.stream_input(shell.pid, iter([b"echo one-$((40+", b"2))\n", b"exit\n"]))
+    equal(shell.wait(on_pty=lambda data: seen.append(bytes(data))).exit_code, 0)
+    claim(b"one-42" in b"".join(seen), "the shell got all parts")
+
+
+# Which checks drive which public method that talks to envd.
+METHODS = {
+    "files": {"exists": files_exists, "get_info": files_info, "list": files_list, "make_dir": files_make_dir,
+              "read": files_text, "remove": files_remove, "rename": files_rename, "watch_dir": files_watch_polling,
+              "write": files_text, "write_files": files_write_many},
+    "commands": {"close_stdin": stdin, "connect": background_connect_kill, "kill": background_connect_kill,
+                 "list": background_connect_kill, "run": run_plain, "send_stdin": stdin, "stream_input": stream_input},
+    "pty": {"connect": pty_connect_and_kill, "create": pty, "kill": pty_connect_and_kill, "resize": pty,
+            "send_stdin": pty, "stream_input": pty_stream_input},
+}
+
+
+@check
+def every_method_has_a_check():
+    for part, known in METHODS.items():
+        there = [n for n in dir(getattr(sandbox, part)) if not n.startswith("_")]
+        there = [n for n in there if callable(getattr(getattr(sandbox, part), n))]
+        claim(len(there) >= 5, f"{part} has methods")
+        equal([n for n in there if n not in known], [])
 
 
 @check
