@@ -7,6 +7,7 @@
 #include "guest/gateway/gateway.h"
 #include "guest/init/init.h"
 #include "guest/server/server.h"
+#include "guest/step/step.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -37,13 +38,15 @@ struct option_row {
 };
 struct settings { /* of all roles; each takes its own rows */
     bool locked, any_upgrade, is_not_fc;
-    uint32_t engine_fd, port, envd_port;
+    uint32_t engine_fd, line_fd, port, envd_port;
     const char *listen, *engine_socket;
 };
 static const struct option_row entrypoint_options[] = {
     {"--engine-fd", OPTION_NUMBER, offsetof(struct settings, engine_fd)},
     {"--locked", OPTION_FLAG, offsetof(struct settings, locked)},
     {0}};
+static const struct option_row step_options[] = {
+    {"--line-fd", OPTION_NUMBER, offsetof(struct settings, line_fd)}, {0}};
 static const struct option_row gateway_options[] = {
     {"--listen", OPTION_TEXT, offsetof(struct settings, listen)},
     {"--engine-socket", OPTION_TEXT, offsetof(struct settings, engine_socket)},
@@ -303,6 +306,20 @@ static int run_entrypoint(int argc, char **argv)
     return abx_init_run(&o);
 }
 
+/* One step of a build, as PID 1: the account of the sandbox is there for it too. */
+static int run_step(int argc, char **argv)
+{
+    struct settings s = {.line_fd = UINT32_MAX};
+    if (take_options(step_options, argc, argv, &s) != argc || s.line_fd > INT32_MAX)
+        return EXIT_USAGE;
+    if (abx_fd_set_cloexec((int)s.line_fd, true) < 0) {
+        fprintf(stderr, "%s: --line-fd=%u is not an open descriptor\n", argv[0], s.line_fd);
+        return EXIT_USAGE;
+    }
+    (void)abx_init_prepare("/");
+    return abx_step_main((int)s.line_fd, "");
+}
+
 static int listen_unix(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -355,6 +372,7 @@ static const struct {
 } roles[] = {{"entrypoint", run_entrypoint},
              {"gateway", run_gateway},
              {"envd", run_envd},
+             {"step", run_step},
              {"agent-sandbox-server", abx_server_main}};
 
 static int usage(const char *program)

@@ -4,6 +4,7 @@
  * listeners, the client's configuration, confinement; then the loop: recover, serve. */
 #include "host/engine/edge_priv.h"
 #include "host/engine/startup_priv.h"
+#include "host/image/unpack.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -322,6 +323,7 @@ static int prepare(struct program *p, struct abx_error *err)
         return -1;
     p->dir.client_config = p->o->client_config;
     struct abx_runtime_options ro = {.state_dir = p->o->state_dir,
+                                     .unpack = abx_image_unpack,
                                      .guest_path = p->o->guest_path,
                                      .guest_libs = p->o->guest_libs,
                                      .shim_path = p->o->shim_path,

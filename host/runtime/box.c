@@ -551,6 +551,7 @@ static int reach(struct abx__box *b, const unsigned char nonce[ABX_NONCE_LEN],
         return abx_err_set(err, ABX_NOT_FOUND, "its folder is incomplete");
     memcpy(b->nonce, nonce ? nonce : record.nonce, sizeof(b->nonce));
     b->slot = (int32_t)record.slot;
+    b->is_step = faccessat(folder, "run/gateway.sock", F_OK, AT_SYMLINK_NOFOLLOW) < 0;
     abx__slot_mark(b->w, record.slot, true);
     ABX_AUTO_FD fd = abx_fd_connect_unix(folder, "shim.sock", SOCK_SEQPACKET | SOCK_NONBLOCK);
     if (fd < 0)

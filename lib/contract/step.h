@@ -21,16 +21,16 @@ enum abx_step_verb {
     ABX_STEP_DO_USER     /* NAME, SUDO */
 };
 enum abx_step_tag {
-    ABX_STEP_ARG = 'a',
-    ABX_STEP_ENV = 'e',
-    ABX_STEP_USER = 'u',
-    ABX_STEP_WORKDIR = 'w',
-    ABX_STEP_SOURCE = 's',
-    ABX_STEP_DEST = 'd',
-    ABX_STEP_OWNER = 'o',
-    ABX_STEP_MODE = 'm', /* octal */
-    ABX_STEP_NAME = 'n',
-    ABX_STEP_SUDO = 'S'
+    ABX_STEP_TAG_ARG = 'a',
+    ABX_STEP_TAG_ENV = 'e',
+    ABX_STEP_TAG_USER = 'u',
+    ABX_STEP_TAG_WORKDIR = 'w',
+    ABX_STEP_TAG_SOURCE = 's',
+    ABX_STEP_TAG_DEST = 'd',
+    ABX_STEP_TAG_OWNER = 'o',
+    ABX_STEP_TAG_MODE = 'm', /* octal */
+    ABX_STEP_TAG_NAME = 'n',
+    ABX_STEP_TAG_SUDO = 'S'
 };
 struct abx_step_head {
     uint32_t magic, verb, text_bytes;
