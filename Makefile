@@ -59,6 +59,7 @@ fuzz:
 dist:
 	@$(MAKE) --no-print-directory build PRESET=release
 	@tools/make-dist
+	@tools/make-wheels
 
 install: build
 	@cmake --install build/$(PRESET) --prefix $(DESTDIR)$(PREFIX)
