@@ -21,6 +21,7 @@ add_executable(policy-check ${CMAKE_SOURCE_DIR}/tests/policy/program.c)
 target_link_libraries(policy-check PRIVATE abx_guest_server)
 set_target_properties(policy-check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)
+abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)

@@ -58,8 +58,8 @@ static bool read_source(struct abx__load *l, const struct abx_json_node *entry,
     if (hash->kind != ABX_JSON_STR_NODE || hash->text.len != 64 ||
         abx_hex_decode(hash->text, t->hash, sizeof(t->hash)) < 0)
         return abx__mistake(l, hash,
-                            "expected 64 hexadecimal digits; "
-                            "\"agent-sandbox-server token\" prints a token and its hash");
+                            "expected 64 hexadecimal digits, the SHA-256 of the token (printf %%s "
+                            "TOKEN | sha256sum)");
     t->has_hash = true;
     return true;
 }

@@ -42,10 +42,10 @@ void abx__unknown_preset(struct abx__load *l, const struct abx_json_node *n, str
     const char *meant = abx__nearest(name, abx__preset_names, ABX__PRESETS);
     struct abx__finding f = {.kind = ABX_FINDING_DOCUMENT, .node = n, .place = n ? NULL : ""};
     abx__report_add(l->report, l->facts->text, &f,
-                    "unknown preset \"%.*s\"%s%s%s. Allowed: default, transfer-only, read-only, "
+                    "unknown preset \"%.*s\"%s%s%s Allowed: default, transfer-only, read-only, "
                     "hardened, locked",
                     (int)(name.len < 80 ? name.len : 80), name.ptr,
-                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "");
+                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : ".");
 }
 
 static void read_preset(struct abx__load *l, const struct abx_json_node *n)
@@ -87,8 +87,8 @@ static void unknown_group(struct abx__load *l, const struct abx_json_node *n, st
              name.ptr);
     struct abx__finding f = {
         .kind = ABX_FINDING_DOCUMENT, .node = n, .place = place, .at_key = true};
-    abx__report_add(l->report, l->facts->text, &f, "no such group%s%s%s. Allowed: %s",
-                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : "",
+    abx__report_add(l->report, l->facts->text, &f, "no such group%s%s%s Allowed: %s",
+                    meant ? "; did you mean \"" : "", meant ? meant : "", meant ? "\"?" : ".",
                     allowed.failed ? "" : allowed.ptr);
 }
 
@@ -101,7 +101,10 @@ static void add_group(struct abx__load *l, const struct abx_json_node *n, struct
     if (group == ABX_GROUP_CORE && !enabled)
         abx__mistake(l, n, "the group core can not be switched off");
     char *origin = abx_arena_printf(l->arena, "policy:groups.%s", abx_group_name(group));
-    abx__layer_group(l, ABX__DOCUMENT, (enum abx_group)group, enabled, origin);
+    struct abx__rule_doc *rule =
+        abx__layer_group(l, ABX__DOCUMENT, (enum abx_group)group, enabled, origin);
+    if (rule != NULL)
+        rule->node = n;
 }
 
 static void read_groups(struct abx__load *l, const struct abx_json_node *n)

@@ -33,18 +33,19 @@ struct abx__layer *abx__layer_add(struct abx__load *l, enum abx__rank rank, cons
     return layer;
 }
 
-void abx__layer_group(struct abx__load *l, enum abx__rank rank, enum abx_group group, bool enabled,
-                      const char *origin)
+struct abx__rule_doc *abx__layer_group(struct abx__load *l, enum abx__rank rank,
+                                       enum abx_group group, bool enabled, const char *origin)
 {
     struct abx__rule_doc *rule = abx__rule_doc_new(l);
     struct abx__layer *layer = rule != NULL ? abx__layer_add(l, rank, origin, rule) : NULL;
     if (layer == NULL || origin == NULL) {
         l->no_memory = true;
-        return;
+        return NULL;
     }
     rule->enabled = enabled;
     layer->kind = ABX__BY_GROUP;
     layer->group = (int)group;
+    return rule;
 }
 
 static size_t prefix_length(struct abx_str selector)

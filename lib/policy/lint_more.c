@@ -98,9 +98,10 @@ static void lint_votes(const struct abx__lint *l)
     const struct abx_policy *p = l->policy;
     for (size_t i = 0; i < p->layer_count; i++) {
         const struct abx__layer *layer = &p->layers[i];
+        const struct abx_json_node *enabled = child(layer->rule->node, "enabled");
         if (is_document_rule(layer) && layer->rule->enabled != ABX__ABSENT &&
             !decides_anywhere(p, layer))
-            abx__warn(l, "LX8", child(layer->rule->node, "enabled"),
+            abx__warn(l, "LX8", enabled != NULL ? enabled : layer->rule->node,
                       "decides nothing: every endpoint it selects is decided elsewhere");
     }
 }

@@ -144,9 +144,9 @@ int abx__revision(struct abx__load *l);
 
 struct abx__layer *abx__layer_add(struct abx__load *l, enum abx__rank rank, const char *origin,
                                   const struct abx__rule_doc *rule);
-/* A layer "group:G" that switches the group. */
-void abx__layer_group(struct abx__load *l, enum abx__rank rank, enum abx_group group, bool enabled,
-                      const char *origin);
+/* A layer "group:G" that switches the group; its rule, or NULL. */
+struct abx__rule_doc *abx__layer_group(struct abx__load *l, enum abx__rank rank,
+                                       enum abx_group group, bool enabled, const char *origin);
 /* A layer for a selector of `endpoints`; unknown groups and IDs are said later. */
 struct abx__layer *abx__layer_select(struct abx__load *l, enum abx__rank rank,
                                      struct abx_str selector, const struct abx__rule_doc *rule);
