@@ -14,7 +14,8 @@
 #include "lib/base/banned.h"
 
 const struct abx__route *const abx__route_tables[] = {abx__sandbox_routes, abx__template_routes,
-                                                      abx__misc_routes, NULL};
+                                                      abx__build_routes,   abx__image_routes,
+                                                      abx__misc_routes,    NULL};
 
 #define ALLOW_HEADERS                                                                              \
     "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, X-Team-ID, "      \
@@ -57,17 +58,31 @@ void abx__api_answer(struct abx__call *c, int status, struct abx_str json)
     abx__api_answer_with(c, status, json, NULL);
 }
 
-static void fail_with(struct abx__call *c, int status, const char *message,
+static void fail_with(struct abx__call *c, int status, struct abx_str message,
                       const struct abx_http_extra *more)
 {
-    ABX_AUTO_BUF b = {.max = 8192};
+    ABX_AUTO_BUF b = {.max = (size_t)2 * ABX__MESSAGE_MAX};
     struct abx_json_writer w;
     abx_json_writer_init(&w, &b);
     abx_json_begin_object(&w);
     abx_json_kv_i64(&w, "code", status);
-    abx_json_kv_c(&w, "message", message);
+    abx_json_kv_str(&w, "message", message);
     abx_json_end_object(&w);
     abx__api_answer_with(c, status, abx_buf_str(&b), more);
+}
+
+void abx__api_fail_text(struct abx__call *c, int status, struct abx_str message)
+{
+    fail_with(c, status, abx_str_sub(message, 0, ABX__MESSAGE_MAX), NULL);
+}
+
+bool abx__api_read(struct abx__call *c, const struct abx_json_field *fields, void *out)
+{
+    struct abx_error err = {0};
+    if (abx_json_decode_text(abx_buf_str(&c->body), true, fields, out, c->req->arena, &err) == 0)
+        return true;
+    abx__api_fail(c, 400, "validation error: %s", err.msg);
+    return false;
 }
 
 void abx__api_fail(struct abx__call *c, int status, const char *fmt, ...)
@@ -77,7 +92,7 @@ void abx__api_fail(struct abx__call *c, int status, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
     va_end(ap);
-    fail_with(c, status, message, NULL);
+    fail_with(c, status, abx_str(message), NULL);
 }
 
 void abx__api_answer_buf(struct abx__call *c, int status, const struct abx_buf *json,
@@ -91,12 +106,12 @@ void abx__api_answer_buf(struct abx__call *c, int status, const struct abx_buf *
 
 void abx__api_fail_err(struct abx__call *c, const struct abx_error *err)
 {
-    fail_with(c, abx_code_http(err->code), err->msg, NULL);
+    fail_with(c, abx_code_http(err->code), abx_str(err->msg), NULL);
 }
 
 void abx__api_unimplemented(struct abx__call *c)
 {
-    fail_with(c, 501, c->route->missing, NULL);
+    fail_with(c, 501, abx_str(c->route->missing), NULL);
 }
 
 /* Routes. */
@@ -231,6 +246,8 @@ static void on_close(struct abx_http_req *req, bool aborted)
 {
     struct abx__call *c = req->data;
     struct abx__sandbox *created = abx__sandbox_find(c->engine, abx_str(c->created_id));
+    if (c->on_close != NULL)
+        c->on_close(c);
     abx_list_remove(&c->wait.node); /* a creation that nobody waits for is undone */
     if (aborted && created != NULL) /* and one whose answer did not get through */
         abx__sandbox_kill(created, NULL);
@@ -258,7 +275,7 @@ static void refuse_route(struct abx__call *c, const char *allow)
         return;
     }
     struct abx_http_extra extra[] = {{"Allow", abx_str(allow)}, {0}};
-    fail_with(c, 405, "method not allowed", extra);
+    fail_with(c, 405, ABX_STR("method not allowed"), extra);
 }
 
 void abx__api_serve(struct abx__engine *e, struct abx_http_req *req)
@@ -279,11 +296,15 @@ void abx__api_serve(struct abx__engine *e, struct abx_http_req *req)
         preflight(c);
         return;
     }
-    if (!authorise(c))
-        return;
     c->route = abx__route_find(req->head->method, req->path, req->arena, c->params, &allow);
+    if ((c->route == NULL || !c->route->is_open) && !authorise(c))
+        return;
     if (c->route == NULL) {
         refuse_route(c, allow);
+        return;
+    }
+    if (c->route->takes_body) {
+        c->route->fn(c);
         return;
     }
     if (!req->head->is_chunked && (!req->head->has_length || req->head->content_length == 0)) {

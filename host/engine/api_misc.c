@@ -26,8 +26,10 @@ static size_t count_running(const struct abx__engine *e)
     size_t it = 0, n = 0;
     struct abx_str id;
     void *value;
-    while (abx_map_next(&e->sandboxes, &it, &id, &value))
-        n += ((const struct abx__sandbox *)value)->state == ABX__RUNNING ? 1 : 0;
+    while (abx_map_next(&e->sandboxes, &it, &id, &value)) {
+        const struct abx__sandbox *sb = value;
+        n += sb->state == ABX__RUNNING && !sb->is_hidden ? 1 : 0;
+    }
     return n;
 }
 
@@ -85,68 +87,40 @@ static void collect(struct abx__call *c)
 
 #define NO(method, path, why)                                                                      \
     {                                                                                              \
-        method, path, abx__api_unimplemented, false, why                                           \
+        method, path, abx__api_unimplemented, .missing = why                                       \
     }
-#define NO_BUILD                                                                                   \
-    "templates are not built into this engine yet: create sandboxes from the template 'host'"
 #define NO_VOLUMES                                                                                 \
     "volumes are not built into this engine yet: copy files with files.write or `abx cp`"
 #define NO_SECRETS "secrets are not built into this engine yet: pass values by envVars of create"
 #define NO_TEAMS   "this engine has one owner and one key: read it from `abx env`"
 #define NO_SNAPSHOTS                                                                               \
     "snapshots are not built into this engine yet: copy what you need with files.read"
-#define NO_TOKENS                                                                                  \
-    "server tokens are not minted by this engine yet: set ABX_SERVER_TOKEN in envVars of create"
 
-const struct abx__route abx__template_routes[] = {
-    NO("GET", "/templates", NO_BUILD),
-    NO("POST", "/templates", NO_BUILD),
-    NO("GET", "/v2/templates", NO_BUILD),
-    NO("POST", "/v2/templates", NO_BUILD),
-    NO("POST", "/v3/templates", NO_BUILD),
-    NO("GET", "/templates/{id}", NO_BUILD),
-    NO("POST", "/templates/{id}", NO_BUILD),
-    NO("PATCH", "/templates/{id}", NO_BUILD),
-    NO("DELETE", "/templates/{id}", NO_BUILD),
-    NO("PATCH", "/v2/templates/{id}", NO_BUILD),
-    NO("GET", "/templates/{id}/files/{hash}", NO_BUILD),
-    NO("POST", "/templates/{id}/builds/{build}", NO_BUILD),
-    NO("POST", "/v2/templates/{id}/builds/{build}", NO_BUILD),
-    NO("GET", "/templates/{id}/builds/{build}/status", NO_BUILD),
-    NO("GET", "/templates/{id}/builds/{build}/logs", NO_BUILD),
-    NO("GET", "/templates/aliases/{alias}", NO_BUILD),
-    NO("POST", "/templates/tags", NO_BUILD),
-    NO("DELETE", "/templates/tags", NO_BUILD),
-    NO("GET", "/templates/{id}/tags", NO_BUILD),
-    {0}};
-
-const struct abx__route abx__misc_routes[] = {
-    {"GET", "/abx/v1/info", info},
-    {"POST", "/abx/v1/gc", collect},
-    NO("GET", "/abx/v1/sandboxes/{id}/server-tokens", NO_TOKENS),
-    NO("GET", "/snapshots", NO_SNAPSHOTS),
-    NO("POST", "/volumes", NO_VOLUMES),
-    NO("GET", "/volumes", NO_VOLUMES),
-    NO("GET", "/volumes/{id}", NO_VOLUMES),
-    NO("DELETE", "/volumes/{id}", NO_VOLUMES),
-    NO("GET", "/volumecontent/{id}/path", NO_VOLUMES),
-    NO("PATCH", "/volumecontent/{id}/path", NO_VOLUMES),
-    NO("DELETE", "/volumecontent/{id}/path", NO_VOLUMES),
-    NO("GET", "/volumecontent/{id}/dir", NO_VOLUMES),
-    NO("POST", "/volumecontent/{id}/dir", NO_VOLUMES),
-    NO("GET", "/volumecontent/{id}/file", NO_VOLUMES),
-    NO("PUT", "/volumecontent/{id}/file", NO_VOLUMES),
-    NO("GET", "/secrets", NO_SECRETS),
-    NO("POST", "/secrets", NO_SECRETS),
-    NO("GET", "/secrets/{id}", NO_SECRETS),
-    NO("POST", "/secrets/{id}", NO_SECRETS),
-    NO("DELETE", "/secrets/{id}", NO_SECRETS),
-    NO("GET", "/teams", NO_TEAMS),
-    NO("GET", "/teams/{id}/metrics", NO_TEAMS),
-    NO("GET", "/api-keys", NO_TEAMS),
-    NO("POST", "/api-keys", NO_TEAMS),
-    NO("PATCH", "/api-keys/{id}", NO_TEAMS),
-    NO("DELETE", "/api-keys/{id}", NO_TEAMS),
-    NO("POST", "/access-tokens", NO_TEAMS),
-    NO("DELETE", "/access-tokens/{id}", NO_TEAMS),
-    {0}};
+const struct abx__route abx__misc_routes[] = {{"GET", "/abx/v1/info", info},
+                                              {"POST", "/abx/v1/gc", collect},
+                                              NO("GET", "/snapshots", NO_SNAPSHOTS),
+                                              NO("POST", "/volumes", NO_VOLUMES),
+                                              NO("GET", "/volumes", NO_VOLUMES),
+                                              NO("GET", "/volumes/{id}", NO_VOLUMES),
+                                              NO("DELETE", "/volumes/{id}", NO_VOLUMES),
+                                              NO("GET", "/volumecontent/{id}/path", NO_VOLUMES),
+                                              NO("PATCH", "/volumecontent/{id}/path", NO_VOLUMES),
+                                              NO("DELETE", "/volumecontent/{id}/path", NO_VOLUMES),
+                                              NO("GET", "/volumecontent/{id}/dir", NO_VOLUMES),
+                                              NO("POST", "/volumecontent/{id}/dir", NO_VOLUMES),
+                                              NO("GET", "/volumecontent/{id}/file", NO_VOLUMES),
+                                              NO("PUT", "/volumecontent/{id}/file", NO_VOLUMES),
+                                              NO("GET", "/secrets", NO_SECRETS),
+                                              NO("POST", "/secrets", NO_SECRETS),
+                                              NO("GET", "/secrets/{id}", NO_SECRETS),
+                                              NO("POST", "/secrets/{id}", NO_SECRETS),
+                                              NO("DELETE", "/secrets/{id}", NO_SECRETS),
+                                              NO("GET", "/teams", NO_TEAMS),
+                                              NO("GET", "/teams/{id}/metrics", NO_TEAMS),
+                                              NO("GET", "/api-keys", NO_TEAMS),
+                                              NO("POST", "/api-keys", NO_TEAMS),
+                                              NO("PATCH", "/api-keys/{id}", NO_TEAMS),
+                                              NO("DELETE", "/api-keys/{id}", NO_TEAMS),
+                                              NO("POST", "/access-tokens", NO_TEAMS),
+                                              NO("DELETE", "/access-tokens/{id}", NO_TEAMS),
+                                              {0}};

@@ -5,7 +5,11 @@
 #pragma once
 #include "host/engine/sandbox_priv.h"
 
-enum { ABX__PARAMS_MAX = 3, ABX__BODY_MAX = 1024 * 1024 };
+enum {
+    ABX__PARAMS_MAX = 3,
+    ABX__BODY_MAX = 1024 * 1024,
+    ABX__MESSAGE_MAX = 256 * 1024, /* of an error, with the last lines of output */
+};
 
 struct abx__call;
 typedef void abx__route_fn(struct abx__call *c);
@@ -14,6 +18,8 @@ struct abx__route {
     const char *method, *path; /* "/sandboxes/{id}": {x} matches one segment; NULL ends */
     abx__route_fn *fn;
     bool is_v2;
+    bool is_open;        /* no key: the URL carries its own right */
+    bool takes_body;     /* fn is called at the head and reads the body itself */
     const char *missing; /* of abx__api_unimplemented: the reason and the next step */
 };
 
@@ -24,10 +30,13 @@ struct abx__call {
     struct abx_str params[ABX__PARAMS_MAX]; /* decoded */
     struct abx_buf body;
     struct abx__wait wait;
+    void (*on_close)(struct abx__call *c); /* the exchange is over; of fn */
+    void *data;
     char created_id[ABX_SANDBOX_ID_LEN + 1]; /* undone when its answer does not get through */
 };
 
-extern const struct abx__route abx__sandbox_routes[], abx__template_routes[], abx__misc_routes[];
+extern const struct abx__route abx__sandbox_routes[], abx__template_routes[], abx__build_routes[],
+    abx__image_routes[], abx__misc_routes[];
 /** The tables above, NULL-terminated; for the dispatcher and the tests. */
 extern const struct abx__route *const abx__route_tables[];
 
@@ -48,6 +57,10 @@ void abx__api_answer_buf(struct abx__call *c, int status, const struct abx_buf *
                          const struct abx_http_extra *more);
 void abx__api_fail(struct abx__call *c, int status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** Of any length up to ABX__MESSAGE_MAX. */
+void abx__api_fail_text(struct abx__call *c, int status, struct abx_str message);
+/** Decodes the body into @out; answers 400 when that fails. */
+bool abx__api_read(struct abx__call *c, const struct abx_json_field *fields, void *out);
 /** By the error's code. */
 void abx__api_fail_err(struct abx__call *c, const struct abx_error *err);
 abx__route_fn abx__api_unimplemented;

@@ -3,6 +3,7 @@
 #include "host/engine/api_priv.h"
 #include "host/engine/list_priv.h"
 
+#include "lib/base/log.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
 
@@ -21,7 +22,7 @@ static void write_common(struct abx_json_writer *w, const struct abx__sandbox *s
     abx_json_kv_c(w, "sandboxID", sb->id);
     abx_json_kv_c(w, "clientID", client_id);
     abx_json_kv_c(w, "envdVersion", ABX_ENVD_VERSION);
-    abx_json_kv_c(w, "alias", sb->template_name);
+    abx_json_kv_c(w, "alias", sb->alias);
 }
 
 static void write_abx(struct abx_json_writer *w, const struct abx__sandbox *sb)
@@ -67,8 +68,8 @@ void abx__write_listed(struct abx_json_writer *w, const struct abx__sandbox *sb)
     write_common(w, sb);
     abx_json_kv_c(w, "startedAt", started);
     abx_json_kv_c(w, "endAt", end);
-    abx_json_kv_i64(w, "cpuCount", ABX_SANDBOX_CPUS);
-    abx_json_kv_i64(w, "memoryMB", ABX_SANDBOX_MEMORY_MB);
+    abx_json_kv_i64(w, "cpuCount", sb->cpu);
+    abx_json_kv_i64(w, "memoryMB", sb->memory_mb);
     abx_json_kv_i64(w, "diskSizeMB", 0); /* no quota: isolation.disk says so */
     abx_json_kv_c(w, "state", abx__state_name(sb->state));
     abx_json_key(w, ABX_STR("metadata"));
@@ -76,15 +77,6 @@ void abx__write_listed(struct abx_json_writer *w, const struct abx__sandbox *sb)
 }
 
 /* Reading requests. */
-
-static bool read_fields(struct abx__call *c, const struct abx_json_field *fields, void *out)
-{
-    struct abx_error err = {0};
-    if (abx_json_decode_text(abx_buf_str(&c->body), true, fields, out, c->req->arena, &err) == 0)
-        return true;
-    abx__api_fail(c, 400, "validation error: %s", err.msg);
-    return false;
-}
 
 /* The running sandbox that the path names; answers when there is none. */
 static struct abx__sandbox *named_sandbox(struct abx__call *c)
@@ -121,6 +113,21 @@ static bool check_timeout(struct abx__call *c, int64_t timeout_s)
         return false;
     }
     return true;
+}
+
+static void server_tokens(struct abx__call *c)
+{
+    ABX_AUTO_BUF b = {.max = ABX__MESSAGE_MAX};
+    struct abx_json_writer w;
+    struct abx__sandbox *sb = named_sandbox(c);
+    if (sb == NULL)
+        return;
+    abx_json_writer_init(&w, &b);
+    abx_json_begin_object(&w);
+    abx_json_key(&w, ABX_STR("tokens"));
+    abx_json_raw(&w, sb->server_tokens.len == 0 ? ABX_STR("{}") : sb->server_tokens);
+    abx_json_end_object(&w);
+    abx__api_answer_buf(c, 200, &b, NULL);
 }
 
 /* POST /sandboxes, POST /v2/sandboxes. */
@@ -201,48 +208,14 @@ static const char *beyond_us(const struct create_body *b)
     return NULL;
 }
 
-static bool template_is_well_formed(struct abx_str name)
-{
-    if (name.len == 0 || name.len > 128)
-        return false;
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char ch = (unsigned char)name.ptr[i];
-        bool ok = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-                  (ch >= '0' && ch <= '9') || strchr("-_./:", ch) != NULL;
-        if (!ok)
-            return false;
-    }
-    return !abx_str_starts(name, ":") && !abx_str_ends(name, ":");
-}
-
-static bool check_template(struct abx__call *c, struct abx_str name)
-{
-    if (!template_is_well_formed(name)) {
-        abx__api_fail(c, 400, "Invalid template reference: %.*s",
-                      (int)(name.len < 128 ? name.len : 128), name.ptr);
-        return false;
-    }
-    if (!abx_str_is(name, "host") && !abx_str_is(name, "host:default")) {
-        abx__api_fail(c, 404,
-                      "template '%.*s' not found: image builds are not in this engine yet; create"
-                      " from the template 'host'",
-                      ABX_STR_FMT(name));
-        return false;
-    }
-    if (c->engine->no_host_template) {
-        abx__api_fail(c, 404,
-                      "template 'host' not found: this engine was started with"
-                      " --no-host-template");
-        return false;
-    }
-    return true;
-}
-
 static void on_created(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err)
 {
     struct abx__call *c = ABX_CONTAINER_OF(w, struct abx__call, wait);
     if (err != NULL) {
-        abx__api_fail_err(c, err);
+        ABX_AUTO_BUF text = {.max = ABX__MESSAGE_MAX};
+        abx_buf_put_c(&text, err->msg);
+        abx_buf_put_str(&text, w->detail);
+        abx__api_fail_text(c, abx_code_http(err->code), abx_buf_str(&text));
         return;
     }
     memcpy(c->created_id, sb->id, sizeof(c->created_id));
@@ -255,7 +228,8 @@ static void sandboxes_create(struct abx__call *c)
     struct create_body b = {0};
     struct abx_error err = {0};
     bool is_v2 = c->route->is_v2;
-    if (!read_fields(c, create_fields, &b) || !check_template(c, b.template_id))
+    struct abx__blueprint *bp = NULL;
+    if (!abx__api_read(c, create_fields, &b))
         return;
     if (!b.has_timeout)
         b.timeout_s = is_v2 ? ABX_SANDBOX_TIMEOUT_V2_S : ABX_SANDBOX_TIMEOUT_V1_S;
@@ -266,7 +240,14 @@ static void sandboxes_create(struct abx__call *c)
         abx__api_fail(c, 501, "%s", why);
         return;
     }
-    struct abx__create p = {.template_name = "host",
+    if (abx__blueprint_find(c->engine, b.template_id, &bp, &err) < 0) {
+        abx__api_fail_err(c, &err);
+        return;
+    }
+    if (bp->build_id[0] != '\0' &&
+        abx_store_template_spawned(c->engine->store, bp->template_id, &err) < 0)
+        abx_log(ABX_LOG_WARN, "sandbox not counted error=\"%s\"", err.msg);
+    struct abx__create p = {.take_blueprint = bp,
                             .timeout_s = (uint32_t)b.timeout_s,
                             .is_secure = is_v2 || !b.has_secure || b.secure,
                             .metadata = &b.metadata,
@@ -357,7 +338,7 @@ static void sandbox_connect(struct abx__call *c)
 {
     struct timeout_body b = {0};
     struct abx__sandbox *sb = named_sandbox(c);
-    if (sb == NULL || !read_fields(c, timeout_fields, &b))
+    if (sb == NULL || !abx__api_read(c, timeout_fields, &b))
         return;
     if (!b.has_timeout && !c->route->is_v2) {
         abx__api_fail(c, 400, "validation error: timeout: is required");
@@ -380,7 +361,7 @@ static void sandbox_timeout(struct abx__call *c)
 {
     struct timeout_body b = {0};
     struct abx__sandbox *sb = named_sandbox(c);
-    if (sb == NULL || !read_fields(c, timeout_fields, &b))
+    if (sb == NULL || !abx__api_read(c, timeout_fields, &b))
         return;
     if (!b.has_timeout || b.timeout_s < 0) {
         abx__api_fail(c, 400, "validation error: timeout: a number of seconds, 0 or more");
@@ -405,7 +386,7 @@ static void sandbox_refresh(struct abx__call *c)
 {
     struct refresh_body b = {0};
     struct abx__sandbox *sb = named_sandbox(c);
-    if (sb == NULL || !read_fields(c, refresh_fields, &b))
+    if (sb == NULL || !abx__api_read(c, refresh_fields, &b))
         return;
     if (!b.has_duration)
         b.duration_s = REFRESH_DEFAULT_S;
@@ -419,7 +400,7 @@ static void sandbox_refresh(struct abx__call *c)
 
 #define NO(method, path, why)                                                                      \
     {                                                                                              \
-        method, path, abx__api_unimplemented, false, why                                           \
+        method, path, abx__api_unimplemented, .missing = why                                       \
     }
 #define NO_PAUSE "pausing is not built into this engine yet: prolong the sandbox with setTimeout"
 #define NO_FORK                                                                                    \
@@ -433,6 +414,7 @@ static void sandbox_refresh(struct abx__call *c)
     "logs are not built into this engine yet: read a command's output with commands.connect"
 
 const struct abx__route abx__sandbox_routes[] = {
+    {"GET", "/abx/v1/sandboxes/{id}/server-tokens", server_tokens},
     {"POST", "/sandboxes", sandboxes_create},
     {"GET", "/sandboxes", abx__list_v1},
     {"GET", "/sandboxes/{id}", sandbox_info},

@@ -2,7 +2,9 @@
  *
  * Order at start: folders and lock, the runtime side (forked before anything else is open), the
  * listeners, the client's configuration, confinement; then the loop: recover, serve. */
+#include "host/engine/builds_priv.h"
 #include "host/engine/edge_priv.h"
+#include "host/engine/sink_priv.h"
 #include "host/engine/startup_priv.h"
 #include "host/image/unpack.h"
 
@@ -51,8 +53,10 @@ int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_erro
     if (e->max_sandboxes == 0)
         e->max_sandboxes = ABX__SANDBOXES_MAX;
     abx_map_init(&e->sandboxes, e->max_sandboxes * 2);
-    if (abx_store_open(db_path, &e->store, err) < 0)
+    if (abx_store_open(db_path, &e->store, err) < 0 || abx__builds_open(e, err) < 0)
         return -1;
+    randombytes_buf(e->link_key, sizeof(e->link_key));
+    abx__sinks_sweep(e);
     if (abx_http_pool_open(&e->loop, abx__gateway_connect, e, IDLE_UPSTREAM_MAX, &e->pool, err) < 0)
         return -1;
     return abx_http_server_open(&e->loop, &so, &e->server, err);
@@ -95,6 +99,7 @@ static void on_swept(void *arg, const struct abx_error *err)
     if (err != NULL)
         abx_log(ABX_LOG_WARN, "gc error=\"%s\"", err->msg);
     e->on_started(e);
+    abx__builds_resume(e);
 }
 
 /* What none of our sandboxes owns goes. */
@@ -182,6 +187,7 @@ static void on_server_closed(void *arg)
     ABX_AUTO_FREE struct abx__sandbox **all = NULL;
     size_t count = 0;
     e->server = NULL;
+    abx__builds_close(e);
     abx_runtime_close(ABX_TAKE(e->rt));
     if (snapshot(e, &all, &count) < 0)
         abx_log(ABX_LOG_ERROR, "no memory to end in order");
@@ -277,6 +283,7 @@ static void abandon(struct program *p)
         return;
     }
     e->stopping = true;
+    abx__builds_close(e);
     if (e->rt != NULL)
         abx_runtime_close(ABX_TAKE(e->rt));
     if (e->pool != NULL)
@@ -342,6 +349,7 @@ static int prepare(struct program *p, struct abx_error *err)
     e->port = p->listeners.port;
     e->no_host_template = p->o->no_host_template;
     e->sandboxes_fd = p->dir.sandboxes_fd;
+    e->files_fd = p->dir.db_fd; /* beside the database: the one folder it may write to */
     e->max_sandboxes = admitted_sandboxes();
     if (abx__statedir_publish(&p->dir, e->url, e->domain, err) < 0)
         return -1;

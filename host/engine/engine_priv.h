@@ -29,6 +29,10 @@ struct abx__engine {
     struct abx_isolation isolation;
     struct abx_map sandboxes; /* id -> struct abx__sandbox, of every state but dead */
     int sandboxes_fd;         /* STATE/sandboxes, O_PATH */
+    int files_fd;             /* a folder of the network side: uploaded files */
+    size_t sinks;             /* bodies being received into it */
+    unsigned char link_key[32];
+    struct abx__builds *builds; /* builds.c */
     size_t max_sandboxes;
     size_t starting; /* sandboxes of an earlier engine not yet adopted or removed */
     void (*started)(struct abx__engine *e);    /* the last of them is settled */
@@ -44,7 +48,7 @@ struct abx__engine {
 };
 
 /** Opens the store, the pool, the server and the attached runtime's bookkeeping. The fields
- *  sandboxes_fd (taken), isolation, port, url, domain and rt are the caller's. */
+ *  sandboxes_fd (taken), files_fd, isolation, port, url, domain and rt are the caller's. */
 int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_error *err);
 /** Adopts or removes what an earlier engine left, then calls @started once. */
 int abx__engine_recover(struct abx__engine *e, void (*started)(struct abx__engine *e),

@@ -164,7 +164,8 @@ static bool is_wanted(const struct abx__sandbox *sb, const struct query *q)
 {
     if (sb->state != ABX__RUNNING || !q->wants_running)
         return false;
-    if (q->template_name.ptr != NULL && !abx_str_is(q->template_name, sb->template_name))
+    if (q->template_name.ptr != NULL && !abx_str_is(q->template_name, sb->template_name) &&
+        !abx_str_is(q->template_name, sb->alias))
         return false;
     if (q->has_after && sb->started_ns / 1000 < q->after_us)
         return false;
@@ -222,6 +223,8 @@ static void list(struct abx__call *c, struct query *q)
     }
     while (abx_map_next(&e->sandboxes, &it, &id, &value)) {
         struct abx__sandbox *sb = value;
+        if (sb->is_hidden)
+            continue;
         running += sb->state == ABX__RUNNING ? 1 : 0;
         if (is_wanted(sb, q))
             rows[count++] = sb;

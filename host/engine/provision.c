@@ -47,8 +47,9 @@ static void write_body(const struct abx__sandbox *sb, struct abx_buf *b)
     abx_json_key(&w, ABX_STR("envVars"));
     abx_json_raw(&w, sb->envs_text);
     abx_json_kv_c(&w, "timestamp", now);
-    abx_json_kv_c(&w, "defaultUser", ABX_USER_NAME);
-    abx_json_kv_c(&w, "defaultWorkdir", ABX_USER_HOME);
+    const struct abx_image *image = sb->blueprint == NULL ? NULL : sb->blueprint->image;
+    abx_json_kv_c(&w, "defaultUser", image == NULL ? ABX_USER_NAME : image->user);
+    abx_json_kv_c(&w, "defaultWorkdir", image == NULL ? ABX_USER_HOME : image->workdir);
     abx_json_end_object(&w);
 }
 

@@ -3,7 +3,7 @@
  * Loop thread. Each step that has effects outside is noted in the store before it and settled after
  * it (S65); the runtime side does the work. A kill marks first, cuts the edge then, so that a
  * client whose stream is reset already finds 502 at /health (control-plane 14.13). */
-#include "host/engine/sandbox_priv.h"
+#include "host/engine/boot_priv.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -25,6 +25,8 @@ enum {
     TIMEOUT_SLICE_MS = 30000,
     DESTROY_ATTEMPTS = 4,   /* then the next start has another go */
     DESTROY_RETRY_MS = 250, /* times the attempt */
+    BOOT_LIMIT_MS = 50000,  /* start and ready: the SDKs give up at 60 s */
+    SERVER_TOKEN_BYTES = 32,
 };
 
 static const struct {
@@ -64,7 +66,7 @@ struct abx__sandbox *abx__sandbox_find_any(struct abx__engine *e, struct abx_str
 struct abx__sandbox *abx__sandbox_find(struct abx__engine *e, struct abx_str id)
 {
     struct abx__sandbox *sb = abx__sandbox_find_any(e, id);
-    return sb != NULL && sb->state == ABX__RUNNING ? sb : NULL;
+    return sb != NULL && sb->state == ABX__RUNNING && !sb->is_hidden ? sb : NULL;
 }
 
 /* A waiter may kill the sandbox, or go away and take others with it: nothing of @sb is touched
@@ -72,7 +74,9 @@ struct abx__sandbox *abx__sandbox_find(struct abx__engine *e, struct abx_str id)
 static void tell_waiters(struct abx__sandbox *sb, struct abx__sandbox *shown)
 {
     struct abx_error err = sb->failure;
+    ABX_AUTO_BUF detail = sb->detail;
     struct abx_list told;
+    sb->detail = (struct abx_buf){.max = detail.max};
     abx_list_init(&told);
     while (!abx_list_empty(&sb->waiters)) {
         struct abx_list *node = sb->waiters.next;
@@ -82,6 +86,7 @@ static void tell_waiters(struct abx__sandbox *sb, struct abx__sandbox *shown)
     while (!abx_list_empty(&told)) {
         struct abx__wait *w = ABX_CONTAINER_OF(told.next, struct abx__wait, node);
         abx_list_remove(&w->node);
+        w->detail = abx_buf_str(&detail);
         w->fn(w, err.code == ABX_OK ? shown : NULL, err.code == ABX_OK ? NULL : &err);
     }
 }
@@ -90,6 +95,8 @@ static void on_timer_closed(void *owner)
 {
     struct abx__sandbox *sb = owner;
     sodium_memzero(sb->token, sizeof(sb->token));
+    abx__blueprint_free(sb->blueprint);
+    abx_buf_done(&sb->detail);
     abx_arena_done(&sb->arena);
     free(sb);
 }
@@ -98,6 +105,7 @@ void abx__sandbox_forget(struct abx__sandbox *sb)
 {
     if (sb->init_call != NULL)
         abx_http_call_cancel(ABX_TAKE(sb->init_call));
+    abx__boot_close(ABX_TAKE(sb->boot));
     abx_map_remove(&sb->engine->sandboxes, abx_str(sb->id));
     abx_timer_close(&sb->timer, on_timer_closed);
 }
@@ -169,6 +177,7 @@ static void begin_destroy(struct abx__sandbox *sb)
         abx_log(ABX_LOG_ERROR, "kill not noted id=%s error=\"%s\"", sb->id, err.msg);
     if (sb->init_call != NULL)
         abx_http_call_cancel(ABX_TAKE(sb->init_call));
+    abx__boot_close(ABX_TAKE(sb->boot));
     abx_http_proxy_cut(e->pool, abx_str(sb->id));
     abx_http_pool_forget(e->pool, abx_str(sb->id));
     destroy_start(sb);
@@ -304,7 +313,10 @@ static struct abx_store_sandbox row_of(const struct abx__sandbox *sb)
         .shim_pid = sb->info.shim_pid,
         .init_pid = sb->info.init_pid,
         .shim_start = sb->info.shim_start_time,
+        .server_tokens = sb->server_tokens,
     };
+    memcpy(row.alias, sb->alias, sizeof(sb->alias));
+    memcpy(row.build_id, sb->build_id, sizeof(row.build_id));
     memcpy(row.id, sb->id, sizeof(row.id));
     memcpy(row.nonce, sb->nonce, sizeof(row.nonce));
     memcpy(row.token, sb->token, sizeof(row.token));
@@ -332,10 +344,60 @@ static void set_running(struct abx__sandbox *sb)
         tell_waiters(sb, sb);
 }
 
+/* A build's own: its intent stays, so that no later engine adopts it. */
+static void set_hidden_running(struct abx__sandbox *sb)
+{
+    sb->end_ms = abx_time_wall_ms() + (int64_t)sb->timeout_s * 1000;
+    set_state(sb, ABX__RUNNING);
+    arm_timeout(sb);
+    if (abx_list_empty(&sb->waiters))
+        begin_destroy(sb);
+    else
+        tell_waiters(sb, sb);
+}
+
+static void on_booted(void *arg, const struct abx_error *err, struct abx_str tail)
+{
+    struct abx__sandbox *sb = arg;
+    abx__boot_close(ABX_TAKE(sb->boot));
+    if (err == NULL) {
+        set_running(sb);
+        return;
+    }
+    abx_buf_put_str(&sb->detail, tail);
+    fail_create(sb, err);
+}
+
+/* Provisioned: what the template starts is started, then it runs. */
+static void boot(struct abx__sandbox *sb)
+{
+    struct abx_error err = {0};
+    const struct abx__blueprint *bp = sb->blueprint;
+    abx_timer_stop(&sb->timer);
+    if (sb->is_hidden) {
+        set_hidden_running(sb);
+        return;
+    }
+    if (bp->start[0] == '\0' && bp->ready[0] == '\0') {
+        set_running(sb);
+        return;
+    }
+    struct abx__boot_spec spec = {.sandbox = sb,
+                                  .start = bp->start,
+                                  .ready = bp->ready,
+                                  .start_envs = sb->server_tokens,
+                                  .limit_ms = BOOT_LIMIT_MS,
+                                  .done = on_booted,
+                                  .arg = sb};
+    sb->boot = abx__boot_start(&spec, &err);
+    if (sb->boot == NULL)
+        fail_create(sb, &err);
+}
+
 void abx__sandbox_inited(struct abx__sandbox *sb, const struct abx_error *err, bool may_retry)
 {
     if (err == NULL) {
-        set_running(sb);
+        boot(sb);
         return;
     }
     if (!may_retry || abx_time_mono_ms() >= sb->init_deadline_ms || abx_list_empty(&sb->waiters)) {
@@ -395,6 +457,58 @@ static bool is_reserved_env(struct abx_str name)
     return false;
 }
 
+static bool has_key(const struct abx_json_map *m, struct abx_str key)
+{
+    for (size_t i = 0; m != NULL && i < m->count; i++) {
+        if (abx_str_eq(m->pairs[i].key, key))
+            return true;
+    }
+    return false;
+}
+
+/* Of the image, where the caller says nothing else. */
+static void write_image_envs(struct abx_json_writer *w, const struct abx_image *image,
+                             const struct abx_json_map *m)
+{
+    for (size_t i = 0; image != NULL && i < image->env.count; i++) {
+        struct abx_str value = abx_str(image->env.items[i]), name;
+        if (!abx_str_split(&value, '=', &name) || is_reserved_env(name) || has_key(m, name))
+            continue;
+        abx_json_key(w, name);
+        abx_json_str(w, value);
+    }
+}
+
+/* A random one for each variable of the template's policy that the caller left unset. */
+static int mint_server_tokens(struct abx__sandbox *sb, const struct abx_json_map *envs,
+                              struct abx_error *err)
+{
+    const struct abx__blueprint *bp = sb->blueprint;
+    ABX_AUTO_BUF b = {.max = TEXT_MAX};
+    struct abx_json_writer w;
+    size_t count = 0;
+    abx_json_writer_init(&w, &b);
+    abx_json_begin_object(&w);
+    for (size_t i = 0; i < bp->token_env_count; i++) {
+        unsigned char secret[SERVER_TOKEN_BYTES];
+        char text[2 * SERVER_TOKEN_BYTES + 1];
+        if (has_key(envs, abx_str(bp->token_env[i])) ||
+            (bp->image != NULL && abx_image_env(bp->image, bp->token_env[i]) != NULL))
+            continue;
+        randombytes_buf(secret, sizeof(secret));
+        abx_hex_encode(secret, sizeof(secret), text);
+        abx_json_kv_c(&w, bp->token_env[i], text);
+        count++;
+    }
+    abx_json_end_object(&w);
+    if (count != 0)
+        sb->server_tokens = abx_arena_str(&sb->arena, abx_buf_str(&b));
+    bool ok = !abx_buf_failed(&b) && (count == 0 || sb->server_tokens.ptr != NULL);
+    if (b.ptr != NULL)
+        sodium_memzero(b.ptr, b.len);
+    return ok ? 0 : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for server tokens");
+}
+
 static void write_pairs(struct abx_json_writer *w, const struct abx_json_map *m, bool are_envs)
 {
     for (size_t i = 0; m != NULL && i < m->count; i++) {
@@ -411,6 +525,8 @@ static struct abx_str map_text(struct abx__sandbox *sb, const struct abx_json_ma
     struct abx_json_writer w;
     abx_json_writer_init(&w, &b);
     abx_json_begin_object(&w);
+    if (are_envs)
+        write_image_envs(&w, sb->blueprint->image, m);
     write_pairs(&w, m, are_envs);
     if (are_envs) {
         abx_json_kv_c(&w, "E2B_SANDBOX", "true");
@@ -453,6 +569,9 @@ static struct abx__sandbox *sandbox_new(struct abx__engine *e, struct abx_error 
     }
     sb->engine = e;
     abx_arena_init(&sb->arena, (size_t)4 * TEXT_MAX);
+    abx_buf_init(&sb->detail, (size_t)2 * ABX__TAIL_TEXT_MAX);
+    sb->cpu = ABX_SANDBOX_CPUS;
+    sb->memory_mb = ABX_SANDBOX_MEMORY_MB;
     abx_list_init(&sb->waiters);
     abx_timer_init(&sb->timer, &e->loop, on_timer, sb);
     return sb;
@@ -460,8 +579,14 @@ static struct abx__sandbox *sandbox_new(struct abx__engine *e, struct abx_error 
 
 static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct abx_error *err)
 {
+    const struct abx__blueprint *bp = sb->blueprint;
     mint(sb, p->is_secure);
-    snprintf(sb->template_name, sizeof(sb->template_name), "%s", p->template_name);
+    memcpy(sb->template_name, bp->template_id, sizeof(sb->template_name));
+    memcpy(sb->alias, bp->alias, sizeof(sb->alias));
+    memcpy(sb->build_id, bp->build_id, sizeof(sb->build_id));
+    sb->cpu = bp->cpu;
+    sb->memory_mb = bp->memory_mb;
+    sb->is_hidden = p->is_hidden;
     sb->timeout_s = p->timeout_s;
     sb->started_ns = abx_time_wall_ns();
     sb->end_ms = sb->started_ns / 1000000 + (int64_t)p->timeout_s * 1000;
@@ -470,7 +595,7 @@ static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct
     if (sb->metadata_text.ptr == NULL || sb->envs_text.ptr == NULL)
         return abx_err_set(err, ABX_INVALID_ARGUMENT,
                            "metadata and envVars: more than %d bytes each", TEXT_MAX);
-    if (load_metadata(sb, err) < 0)
+    if (load_metadata(sb, err) < 0 || mint_server_tokens(sb, p->envs, err) < 0)
         return -1;
     struct abx_store_sandbox row = row_of(sb);
     if (abx_map_set(&sb->engine->sandboxes, abx_str(sb->id), sb, NULL) < 0)
@@ -478,29 +603,47 @@ static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct
     return abx_store_create_begin(sb->engine->store, &row, err);
 }
 
+static void fill_spec(const struct abx__sandbox *sb, struct abx_sandbox_spec *spec)
+{
+    memcpy(spec->id, sb->id, sizeof(spec->id));
+    memcpy(spec->nonce, sb->nonce, sizeof(spec->nonce));
+    spec->memory_mb = sb->memory_mb;
+    spec->cpu_count = sb->cpu;
+    spec->pids_max = ABX_SANDBOX_PIDS;
+    if (sb->blueprint->image == NULL)
+        memcpy(spec->template_name, "host", 5);
+    else
+        abx_image_to_spec(sb->blueprint->image, spec);
+}
+
 int abx__sandbox_create(struct abx__engine *e, const struct abx__create *p, struct abx__wait *w,
                         struct abx_error *err)
 {
+    struct abx__sandbox *sb = NULL;
     if (e->sandboxes.count >= e->max_sandboxes)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED,
-                           "you have reached the maximum number of concurrent E2B sandboxes (%zu)."
-                           " Kill one of them first",
-                           e->max_sandboxes);
-    struct abx__sandbox *sb = sandbox_new(e, err);
-    if (sb == NULL)
+        abx_err_set(err, ABX_RESOURCE_EXHAUSTED,
+                    "you have reached the maximum number of concurrent E2B sandboxes (%zu)."
+                    " Kill one of them first",
+                    e->max_sandboxes);
+    else
+        sb = sandbox_new(e, err);
+    if (sb == NULL) {
+        abx__blueprint_free(p->take_blueprint);
         return -1;
-    if (fill_new(sb, p, err) < 0) {
+    }
+    sb->blueprint = p->take_blueprint;
+    struct abx_sandbox_spec *spec = calloc(1, sizeof(*spec)); /* of many layers: not small */
+    if (spec == NULL)
+        abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a sandbox");
+    if (spec == NULL || fill_new(sb, p, err) < 0) {
+        free(spec);
         abx__sandbox_forget(sb);
         return -1;
     }
-    struct abx_sandbox_spec spec = {.memory_mb = ABX_SANDBOX_MEMORY_MB,
-                                    .cpu_count = ABX_SANDBOX_CPUS,
-                                    .pids_max = ABX_SANDBOX_PIDS};
-    memcpy(spec.id, sb->id, sizeof(spec.id));
-    memcpy(spec.nonce, sb->nonce, sizeof(spec.nonce));
-    memcpy(spec.template_name, sb->template_name, sizeof(spec.template_name));
+    fill_spec(sb, spec);
     abx_list_push(&sb->waiters, &w->node);
-    abx_runtime_create(e->rt, &spec, on_made, sb);
+    abx_runtime_create(e->rt, spec, on_made, sb);
+    free(spec);
     return 0;
 }
 
@@ -522,6 +665,29 @@ static void on_adopted(void *arg, const struct abx_sandbox_info *info, const str
     recovered(sb);
 }
 
+/* A row of an older schema has none. */
+static void recall_alias(struct abx__sandbox *sb, const char *alias)
+{
+    const char *text = alias[0] == '\0' ? sb->template_name : alias;
+    snprintf(sb->alias, sizeof(sb->alias), "%.*s", ABX_STORE_NAME_MAX, text);
+}
+
+static void take_size(void *arg, const struct abx_store_build *b)
+{
+    struct abx__sandbox *sb = arg;
+    sb->cpu = b->cpu;
+    sb->memory_mb = b->memory_mb;
+}
+
+/* As its build says; one without a build has the defaults. */
+static void recall_size(struct abx__sandbox *sb)
+{
+    struct abx_error err = {0};
+    if (sb->build_id[0] != '\0' &&
+        abx_store_build_get(sb->engine->store, "", abx_str(sb->build_id), take_size, sb, &err) < 0)
+        abx_log(ABX_LOG_WARN, "sandbox without its build id=%s error=\"%s\"", sb->id, err.msg);
+}
+
 static int fill_row(struct abx__sandbox *sb, const struct abx_store_sandbox *row,
                     struct abx_error *err)
 {
@@ -529,10 +695,15 @@ static int fill_row(struct abx__sandbox *sb, const struct abx_store_sandbox *row
     memcpy(sb->nonce, row->nonce, sizeof(sb->nonce));
     memcpy(sb->token, row->token, sizeof(sb->token));
     memcpy(sb->template_name, row->template_name, sizeof(sb->template_name));
+    memcpy(sb->build_id, row->build_id, sizeof(sb->build_id));
+    recall_alias(sb, row->alias);
+    recall_size(sb);
     sb->started_ns = row->started_ns;
     sb->end_ms = row->end_ms;
     sb->metadata_text = abx_arena_str(&sb->arena, row->metadata);
     sb->envs_text = abx_arena_str(&sb->arena, row->envs);
+    if (row->server_tokens.len != 0)
+        sb->server_tokens = abx_arena_str(&sb->arena, row->server_tokens);
     memcpy(sb->info.id, row->id, sizeof(sb->info.id));
     sb->info.shim_pid = (pid_t)row->shim_pid;
     sb->info.init_pid = (pid_t)row->init_pid;

@@ -3,7 +3,7 @@
  * Operations on one sandbox are serial: what comes while it is being made or killed waits in
  * `waiters` for the end of that. Only a running sandbox is ever shown or routed to. */
 #pragma once
-#include "host/engine/engine_priv.h"
+#include "host/engine/blueprint_priv.h"
 #include "lib/base/list.h"
 #include "lib/json/json.h"
 
@@ -23,7 +23,15 @@ struct abx__sandbox {
     enum abx__state state; /* set by set_state() only */
     char id[ABX_SANDBOX_ID_LEN + 1];
     unsigned char nonce[ABX_NONCE_LEN];
-    char template_name[64];
+    char template_name[64]; /* the template's id */
+    char alias[ABX_STORE_NAME_MAX + 1];
+    char build_id[ABX_STORE_BUILD_LEN + 1];
+    uint32_t cpu, memory_mb;
+    struct abx__blueprint *blueprint;    /* NULL for one of an earlier engine */
+    struct abx__boot *boot;              /* while start and ready run */
+    struct abx_str server_tokens;        /* JSON object; len 0: none */
+    struct abx_buf detail;               /* of the failure: the last lines of output */
+    bool is_hidden;                      /* a build's own: never shown, never adopted */
     char token[ABX_STORE_TOKEN_LEN + 1]; /* "" when not secured */
     struct abx_arena arena;              /* metadata and envs */
     struct abx_json_map metadata;
@@ -50,12 +58,14 @@ struct abx__wait {
     struct abx_list node;
     /** @sb is running (creation) or gone (NULL: kill, or err). */
     void (*fn)(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err);
+    struct abx_str detail; /* during fn: more than fits into err; may be empty */
 };
 
 struct abx__create {
-    const char *template_name;
+    struct abx__blueprint *take_blueprint; /* also on failure */
     uint32_t timeout_s;
     bool is_secure;
+    bool is_hidden; /* provisioned only: start and ready are the caller's; dies with the engine */
     const struct abx_json_map *metadata, *envs;
 };
 

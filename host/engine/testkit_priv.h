@@ -5,22 +5,26 @@
  * sandbox is the folder STATE/sandboxes/ID with run/gateway.sock; it "lives" while that exists. */
 #pragma once
 #include "host/engine/api_priv.h"
+#include "host/engine/builds_priv.h"
 #include "host/engine/edge_priv.h"
 #include "lib/base/fd.h"
+#include "lib/base/parse.h"
 #include "lib/base/time.h"
+#include "lib/wire/envelope.h"
 #include "tests/unit/test.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { KIT_GUESTS = 40, KIT_PENDING = 64, KIT_HANG_MS = 20000 };
+enum { KIT_GUESTS = 40, KIT_PENDING = 64, KIT_HANG_MS = 20000, KIT_STEPS = 64 };
 static const char kit_key[] = "e2b_00112233445566778899aabbccddeeff00112233";
 
 enum kit_op { KIT_CREATE, KIT_ADOPT, KIT_DESTROY, KIT_GC };
@@ -59,12 +63,87 @@ static struct kit {
     int hang_aborts;
     size_t kept;       /* ids that the last gc was told to keep */
     unsigned gc_count; /* collections since the start, the one at start included */
+    /* builds */
+    struct abx_build *builds[KIT_STEPS]; /* with a step at work */
+    size_t build_count;
+    char steps[KIT_STEPS][256]; /* what was done, as "RUN x", oldest first */
+    size_t step_count;
+    bool hold_steps;
+    unsigned char made[KIT_STEPS][32]; /* layers: a step whose layer is there is cached */
+    size_t made_count;
+    size_t swept, layers_kept; /* calls of the sweep, and what the last was told to keep */
+    char imported[64];         /* the first bytes of the last import */
+    /* commands in a sandbox */
+    char commands[16][256];  /* of Start, oldest first */
+    char command_envs[1024]; /* of the first that brought some */
+    size_t command_count;
+    int ready_failures;    /* that many "ready" fail */
+    bool is_start_failing; /* every other ends with 3 after a line */
+    struct abx_http_req *starts[8];
+    size_t start_count;
+    const char *policy; /* what /files gives; NULL: 404 */
     /* the client */
     struct abx_http_parser parser;
     struct abx_buf body;
     char head[8192]; /* of the last answer, one "name: value\n" per field */
     bool was_reset;
 } kit;
+
+/* Commands: "ready" ends at once, everything else runs until its client goes. */
+
+static inline void kit_put_event(struct abx_http_req *req, uint8_t flags, const char *json)
+{
+    unsigned char head[ABX_ENVELOPE_HEAD];
+    abx_envelope_head(flags, (uint32_t)strlen(json), head);
+    abx_http_write2(req, head, sizeof(head), json, strlen(json));
+}
+
+static inline void kit_on_start_close(struct abx_http_req *req, bool aborted)
+{
+    (void)aborted;
+    abx_buf_done(req->data);
+    for (size_t i = 0; i < kit.start_count; i++) {
+        if (kit.starts[i] == req)
+            kit.starts[i] = NULL;
+    }
+}
+
+static inline void kit_note_command(const char *json)
+{
+    const char *at = strstr(json, "\"-c\",\""), *envs = strstr(json, "\"envs\":");
+    const char *end = at == NULL ? NULL : strchr(at + 6, '"');
+    assert_non_null(end);
+    assert_true(kit.command_count < 16);
+    snprintf(kit.commands[kit.command_count++], 256, "%.*s", (int)(end - at - 6), at + 6);
+    if (envs != NULL && kit.command_envs[0] == '\0')
+        snprintf(kit.command_envs, sizeof(kit.command_envs), "%s", envs);
+}
+
+static inline void kit_on_start_end(struct abx_http_req *req)
+{
+    struct abx_buf *b = req->data;
+    static const struct abx_http_extra type[] = {{"Content-Type", {"application/connect+json", 24}},
+                                                 {0}};
+    assert_true(b->len > ABX_ENVELOPE_HEAD);
+    kit_note_command(b->ptr + ABX_ENVELOPE_HEAD);
+    const char *command = kit.commands[kit.command_count - 1];
+    bool is_ready = strstr(command, "ready") != NULL;
+    abx_http_begin(req, 200, type, ABX_HTTP_CHUNKED);
+    kit_put_event(req, 0, "{\"event\":{\"start\":{\"pid\":7}}}");
+    if (!is_ready && !kit.is_start_failing) {
+        assert_true(kit.start_count < 8);
+        kit.starts[kit.start_count++] = req;
+        return;
+    }
+    bool fails = is_ready ? kit.ready_failures > 0 : kit.is_start_failing;
+    kit.ready_failures -= is_ready && fails ? 1 : 0;
+    kit_put_event(req, 0, "{\"event\":{\"data\":{\"stdout\":\"bm90IHlldAo=\"}}}"); /* not yet */
+    kit_put_event(req, 0,
+                  fails ? "{\"event\":{\"end\":{\"exitCode\":3,\"exited\":true}}}"
+                        : "{\"event\":{\"end\":{\"exited\":true}}}");
+    kit_put_event(req, ABX_ENVELOPE_END, "{}");
+    abx_http_end(req);
+}
 
 /* The gateway of a sandbox: /init, /health, /hang and /late; everything else is told back. */
 
@@ -136,6 +215,21 @@ static inline void kit_gateway(struct abx_http_req *req)
         req->on_body = kit_on_init_body;
         req->on_body_end = kit_on_init_end;
         req->on_close = kit_on_init_close;
+    } else if (abx_str_is(req->path, "/process.Process/Start")) {
+        struct abx_buf *b = abx_arena_alloc(req->arena, sizeof(*b));
+        if (b == NULL) {
+            abx_http_abort(req);
+            return;
+        }
+        abx_buf_init(b, 65536);
+        req->data = b;
+        req->on_body = kit_on_init_body;
+        req->on_body_end = kit_on_start_end;
+        req->on_close = kit_on_start_close;
+    } else if (abx_str_is(req->path, "/files") && kit.policy != NULL) {
+        abx_http_answer(req, 200, NULL, abx_str(kit.policy));
+    } else if (abx_str_is(req->path, "/files")) {
+        abx_http_answer(req, 404, NULL, (struct abx_str){0});
     } else if (abx_str_is(req->path, "/late")) {
         kit.hanging = req;
         req->on_close = kit_on_hang_close;
@@ -325,6 +419,203 @@ int abx_runtime_attach(struct abx_loop *l, int take_sock, const struct abx_runti
     return abx_err_set(err, ABX_UNIMPLEMENTED, "a test double");
 }
 
+/* The builder: a step makes a layer named after the layers below and what it does. "exit N" fails
+ * with N after two lines; "many" writes 120 lines. */
+
+struct abx_build {
+    struct abx_image *image;
+    struct abx_build_options o;
+    struct abx_step step;
+    char text[256];
+    bool is_busy;
+};
+
+static inline void kit_text(const struct abx_step *s, char out[256])
+{
+    char digest[9] = "";
+    switch (s->type) {
+    case ABX_STEP_RUN:
+        snprintf(out, 256, "RUN %s", s->command);
+        break;
+    case ABX_STEP_COPY:
+        abx_hex_encode(s->archive_digest.bytes, 4, digest);
+        snprintf(out, 256, "COPY %s %s %s", s->src, s->dest, digest);
+        break;
+    case ABX_STEP_ENV:
+        snprintf(out, 256, "ENV %s=%s", s->pairs[0], s->pairs[1]);
+        break;
+    case ABX_STEP_WORKDIR:
+        snprintf(out, 256, "WORKDIR %s", s->name);
+        break;
+    case ABX_STEP_USER:
+        snprintf(out, 256, "USER %s%s", s->name, s->sudo ? " sudo" : "");
+        break;
+    case ABX_STEP__COUNT:
+        break;
+    }
+}
+
+int abx_build_open(struct abx_loop *l, struct abx_runtime *rt, const struct abx_image *base,
+                   const struct abx_build_options *o, struct abx_build **ret, struct abx_error *err)
+{
+    struct abx_build *b = calloc(1, sizeof(*b));
+    (void)l;
+    (void)rt;
+    if (b == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a build");
+    b->o = *o;
+    b->image = abx_image_copy(base);
+    if (b->image == NULL) {
+        free(b);
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a build");
+    }
+    *ret = b;
+    return 0;
+}
+
+void abx_build_step(struct abx_build *b, const struct abx_step *step)
+{
+    assert_false(b->is_busy);
+    assert_true(kit.build_count < KIT_STEPS);
+    b->step = *step;
+    b->is_busy = true;
+    kit_text(step, b->text);
+    if (step->take_archive_fd >= 0)
+        close(step->take_archive_fd);
+    if (step->type == ABX_STEP_ENV)
+        abx_image_set_env(b->image, abx_str(step->pairs[0]), abx_str(step->pairs[1]));
+    else if (step->type == ABX_STEP_WORKDIR)
+        abx_image_set_workdir(b->image, step->name);
+    else if (step->type == ABX_STEP_USER)
+        abx_image_set_user(b->image, step->name);
+    kit.builds[kit.build_count++] = b;
+}
+
+const struct abx_image *abx_build_image(const struct abx_build *b)
+{
+    return b->image;
+}
+
+void abx_build_close(struct abx_build *b)
+{
+    if (b == NULL)
+        return;
+    for (size_t i = 0; i < kit.build_count; i++) {
+        if (kit.builds[i] == b)
+            kit.builds[i] = NULL;
+    }
+    abx_image_free(b->image);
+    free(b);
+}
+
+static inline bool kit_was_made(const unsigned char name[32])
+{
+    for (size_t i = 0; i < kit.made_count; i++) {
+        if (memcmp(kit.made[i], name, 32) == 0)
+            return true;
+    }
+    return false;
+}
+
+static inline void kit_output(struct abx_build *b, const char *text)
+{
+    b->o.events.on_output(b->o.events.arg, ABX_BUILD_STDOUT, abx_str(text));
+}
+
+static inline void kit_end_step(struct abx_build *b)
+{
+    struct abx_step_result r = {.has_layer = b->step.type != ABX_STEP_ENV};
+    struct abx_error err = {0};
+    struct abx_digest below;
+    char all[256 + 64 + 1];
+    b->is_busy = false;
+    assert_true(kit.step_count < KIT_STEPS);
+    snprintf(kit.steps[kit.step_count++], 256, "%s", b->text);
+    if (strstr(b->text, "RUN exit ") == b->text) {
+        kit_output(b, "first line\nlast ");
+        kit_output(b, "line");
+        r.exit_code = b->text[9] - '0';
+        abx_err_set(&err, ABX_ABORTED, "failed to run command '%s': exit status %d", b->text + 4,
+                    r.exit_code);
+        b->o.events.on_step(b->o.events.arg, &r, &err);
+        return;
+    }
+    for (int i = 0; strcmp(b->text, "RUN many") == 0 && i < 120; i++) {
+        char line[32];
+        snprintf(line, sizeof(line), "line %d\n", i);
+        kit_output(b, line);
+    }
+    abx_image_digest(b->image, &below);
+    abx_hex_encode(below.bytes, 32, all);
+    snprintf(all + 64, sizeof(all) - 64, "%s", b->text);
+    crypto_hash_sha256(r.layer.bytes, (const unsigned char *)all, strlen(all));
+    r.cached = kit_was_made(r.layer.bytes) && !b->step.no_cache;
+    if (r.has_layer) {
+        memmove(b->image->layers + 1, b->image->layers,
+                b->image->layer_count * sizeof(b->image->layers[0]));
+        b->image->layers[0] = r.layer;
+        b->image->layer_count++;
+        if (!r.cached && kit.made_count < KIT_STEPS)
+            memcpy(kit.made[kit.made_count++], r.layer.bytes, 32);
+    }
+    b->o.events.on_step(b->o.events.arg, &r, NULL);
+}
+
+struct kit_import {
+    struct abx_work work;
+    abx_image_imported_fn *done;
+    void *arg;
+};
+
+static inline void kit_import_run(struct abx_work *w)
+{
+    (void)w;
+}
+
+static inline void kit_import_done(struct abx_work *w)
+{
+    struct kit_import *im = w->owner;
+    struct abx_error err = {0};
+    struct abx_image *image = NULL;
+    if (strncmp(kit.imported, "bad", 3) == 0)
+        abx_err_set(&err, ABX_INVALID_ARGUMENT, "not a tar");
+    else
+        image = abx_image_new();
+    if (image != NULL) {
+        memset(image->layers[0].bytes, 7, 32);
+        image->layer_count = 1;
+    }
+    im->done(im->arg, image, image == NULL ? &err : NULL);
+    free(im);
+}
+
+void abx_image_import(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
+                      int take_fd, abx_image_imported_fn *done, void *arg)
+{
+    struct abx_error err = {0};
+    struct kit_import *im = calloc(1, sizeof(*im));
+    (void)rt;
+    (void)kind;
+    assert_non_null(im);
+    memset(kit.imported, 0, sizeof(kit.imported));
+    assert_true(read(take_fd, kit.imported, sizeof(kit.imported) - 1) >= 0);
+    close(take_fd);
+    im->done = done;
+    im->arg = arg;
+    assert_int_equal(abx_work_start(&im->work, l, kit_import_run, kit_import_done, im, &err), 0);
+}
+
+void abx_runtime_layers_gc(struct abx_runtime *rt, const struct abx_digest *keep, size_t count,
+                           abx_runtime_done_fn *done, void *arg)
+{
+    (void)rt;
+    (void)keep;
+    (void)done;
+    (void)arg;
+    kit.swept++;
+    kit.layers_kept = count;
+}
+
 /* Turns. */
 
 static inline void kit_turn(void)
@@ -335,6 +626,13 @@ static inline void kit_turn(void)
         kit.pending_count--;
         memmove(kit.pending, kit.pending + 1, kit.pending_count * sizeof(r));
         kit_do(&r);
+    }
+    while (!kit.hold_steps && kit.build_count > 0) {
+        struct abx_build *b = kit.builds[0];
+        kit.build_count--;
+        memmove(kit.builds, kit.builds + 1, kit.build_count * sizeof(b));
+        if (b != NULL)
+            kit_end_step(b);
     }
 }
 
@@ -383,6 +681,8 @@ static inline void kit_start(void)
     kit.e.sandboxes_fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
     assert_true(kit.e.sandboxes_fd >= 0);
     assert_int_equal(abx_loop_init(&kit.e.loop, &err), 0);
+    kit.e.files_fd = open(kit.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(kit.e.files_fd >= 0);
     snprintf(path, sizeof(path), "%s/abx.db", kit.dir);
     if (abx__engine_open(&kit.e, path, &err) < 0)
         fail_msg("%s", err.msg);
@@ -419,7 +719,9 @@ static inline void kit_stop(void)
     abx__engine_done(&kit.e);
     abx_loop_done(&kit.e.loop);
     close(kit.e.sandboxes_fd);
+    close(kit.e.files_fd);
     kit.pending_count = 0;
+    kit.build_count = 0;
 }
 
 static inline void kit_teardown(void)
