@@ -226,10 +226,8 @@ static inline void kit_gateway(struct abx_http_req *req)
         req->on_body = kit_on_init_body;
         req->on_body_end = kit_on_start_end;
         req->on_close = kit_on_start_close;
-    } else if (abx_str_is(req->path, "/files") && kit.policy != NULL) {
-        abx_http_answer(req, 200, NULL, abx_str(kit.policy));
-    } else if (abx_str_is(req->path, "/files")) {
-        abx_http_answer(req, 404, NULL, (struct abx_str){0});
+    } else if (abx_str_find(req->query, ABX_STR("server-policy.json")) >= 0) {
+        abx_http_answer(req, kit.policy == NULL ? 404 : 200, NULL, abx_str(kit.policy));
     } else if (abx_str_is(req->path, "/late")) {
         kit.hanging = req;
         req->on_close = kit_on_hang_close;

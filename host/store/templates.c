@@ -185,6 +185,29 @@ static int template_insert(struct abx_store *s, struct abx_store_template *t, st
     return abx__stmt_run(&st, "put template", err);
 }
 
+/* Ended builds that no tag names, but for the newest, with their logs. */
+#define OLD_BUILDS                                                                                 \
+    "(SELECT id FROM builds WHERE template_id = ?1 AND status <> 'building' AND id NOT IN"         \
+    " (SELECT build_id FROM tags WHERE template_id = ?1)"                                          \
+    " ORDER BY created_ms DESC, id LIMIT -1 OFFSET ?2)"
+static const char *const prune_sql[] = {
+    "DELETE FROM build_logs WHERE build_id IN " OLD_BUILDS,
+    "DELETE FROM builds WHERE id IN " OLD_BUILDS,
+};
+
+static int prune(struct abx_store *s, const char *template_id, struct abx_error *err)
+{
+    for (size_t i = 0; i < ABX_COUNTOF(prune_sql); i++) {
+        struct abx__stmt st;
+        abx__stmt_open(&st, s->db, prune_sql[i]);
+        abx__stmt_str(&st, abx_str(template_id));
+        abx__stmt_i64(&st, ABX_STORE_BUILDS_KEPT);
+        if (abx__stmt_run(&st, "forget old builds", err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int build_new(struct abx_store *s, const void *arg, struct abx_error *err)
 {
     const struct new_build *n = arg;
@@ -195,6 +218,8 @@ static int build_new(struct abx_store *s, const void *arg, struct abx_error *err
         *n->t = found;
     else if (none.code != ABX_NOT_FOUND || template_insert(s, n->t, err) < 0)
         return none.code != ABX_NOT_FOUND ? abx_err_set(err, none.code, "%s", none.msg) : -1;
+    if (prune(s, n->t->id, err) < 0)
+        return -1;
     memcpy(n->b->template_id, n->t->id, sizeof(n->b->template_id));
     n->b->created_ms = n->b->updated_ms = abx_time_wall_ms();
     abx__stmt_open(&st, s->db,

@@ -11,6 +11,7 @@ enum {
     ABX_STORE_BUILD_LEN = 36,    /* a UUID */
     ABX_STORE_NAME_MAX = 128,    /* of an alias, a tag, an image */
     ABX_STORE_HASH_LEN = 64,     /* of an upload: hex */
+    ABX_STORE_BUILDS_KEPT = 20,  /* of a template, beside those that a tag names */
 };
 
 struct abx_store_template {
@@ -49,7 +50,8 @@ typedef void abx_store_template_fn(void *arg, const struct abx_store_template *t
 typedef void abx_store_build_fn(void *arg, const struct abx_store_build *b);
 
 /** A new build, and its template when there is none of that alias: t->id then becomes a row, else
- *  t is overwritten with the one that exists. b->template_id is filled in. */
+ *  t is overwritten with the one that exists. b->template_id is filled in. Old builds of it that no
+ *  tag names are forgotten. */
 int abx_store_build_new(struct abx_store *s, struct abx_store_template *t,
                         struct abx_store_build *b, struct abx_error *err);
 /** By id, else by alias. NOT_FOUND. */

@@ -125,6 +125,24 @@ TEST(templates_build_life_survives_a_reopening)
     teardown();
 }
 
+TEST(templates_old_builds_are_forgotten_but_tagged_ones)
+{
+    setup();
+    struct abx_store_build_end end = {.status = ABX_STORE_READY, .state = ABX_STR("{}")};
+    struct abx_store_template t = {0};
+    char id[ABX_STORE_BUILD_LEN + 1];
+    for (int i = 0; i < ABX_STORE_BUILDS_KEPT + 10; i++) {
+        snprintf(id, sizeof(id), "00000000-0000-4000-8000-%012d", i);
+        make("hello", "aaaa", id, i == 0 ? "first" : "default");
+        assert_int_equal(abx_store_build_finish(store, id, &end, &err), 0);
+    }
+    assert_int_equal(abx_store_template_get(store, ABX_STR("hello"), &t, &err), 0);
+    assert_int_equal(t.build_count, ABX_STORE_BUILDS_KEPT + 3); /* first, default, the newest */
+    assert_int_equal(abx_store_tag_get(store, "aaaa", ABX_STR("first"), id, &err), 0);
+    assert_int_equal(look(id).b.status, ABX_STORE_READY);
+    teardown();
+}
+
 TEST(templates_a_failed_build_names_nothing)
 {
     setup();
