@@ -89,6 +89,7 @@ struct import {
 
 static void import_free(struct import *im)
 {
+    im->engine->imports--;
     abx_arena_done(&im->arena);
     free(im);
 }
@@ -172,6 +173,7 @@ static struct import *import_new(struct abx__call *c)
     if (im == NULL)
         return NULL;
     im->engine = c->engine;
+    im->engine->imports++;
     im->call = c;
     abx_arena_init(&im->arena, 4096);
     abx_url_query_get(c->req->query, "recipe", c->req->arena, &recipe);
@@ -189,6 +191,10 @@ static void on_received(struct abx__sink *s, const struct abx_error *err)
     struct abx_error failure = {0};
     if (err != NULL) {
         abx__api_fail(c, err->code == ABX_OUT_OF_RANGE ? 413 : 507, "%s", err->msg);
+        return;
+    }
+    if (c->engine->is_sweeping) {
+        abx__api_fail(c, 503, "layers that nothing names are being removed: try again");
         return;
     }
     int fd = abx__sink_open(s);

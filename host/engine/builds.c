@@ -59,10 +59,12 @@ static struct abx__job *find_job(const struct abx__engine *e, const char *id)
     return NULL;
 }
 
-static void start_queued(struct abx__engine *e)
+void abx__builds_go_on(struct abx__engine *e)
 {
     struct abx__job *j;
     size_t at_work = 0;
+    if (e->is_sweeping)
+        return;
     abx_list_foreach(j, &e->builds->jobs, struct abx__job, node) at_work +=
         j->phase == ABX__STEPPING || j->phase == ABX__REHEARSING ? 1 : 0;
     abx_list_foreach(j, &e->builds->jobs, struct abx__job, node)
@@ -133,7 +135,7 @@ static void on_over(struct abx_defer *d)
     struct abx__engine *e = j->engine;
     job_close(j);
     abx__builds_poke(e);
-    start_queued(e);
+    abx__builds_go_on(e);
 }
 
 static void end(struct abx__job *j, const struct abx_store_build_end *how)
@@ -306,7 +308,7 @@ int abx__build_start(struct abx__engine *e, const char *template_id, struct abx_
     abx_list_remove(&p.job->node);
     abx__builds_cancel(e, template_id, p.job->tags, "a newer build of the template was started");
     abx_list_push(&e->builds->jobs, &p.job->node);
-    start_queued(e);
+    abx__builds_go_on(e);
     return 0;
 }
 
@@ -358,7 +360,7 @@ void abx__builds_resume(struct abx__engine *e)
         abx_list_remove(&b->node);
         free(b);
     }
-    start_queued(e);
+    abx__builds_go_on(e);
 }
 
 int abx__builds_open(struct abx__engine *e, struct abx_error *err)

@@ -16,8 +16,13 @@ enum {
 struct abx__builds; /* opaque */
 
 int abx__builds_open(struct abx__engine *e, struct abx_error *err);
-/** Goes on with what an earlier engine began. The engine serves. */
+/** Removes the layers that an earlier engine did not finish, then goes on with what it began. The
+ *  engine serves. */
+void abx__builds_begin(struct abx__engine *e);
+/** Its second half: they are queued again. */
 void abx__builds_resume(struct abx__engine *e);
+/** Starts what is queued, as far as it may. */
+void abx__builds_go_on(struct abx__engine *e);
 /** Lets go of all jobs; their rows stay as they are. */
 void abx__builds_close(struct abx__engine *e);
 

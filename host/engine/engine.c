@@ -99,7 +99,7 @@ static void on_swept(void *arg, const struct abx_error *err)
     if (err != NULL)
         abx_log(ABX_LOG_WARN, "gc error=\"%s\"", err->msg);
     e->on_started(e);
-    abx__builds_resume(e);
+    abx__builds_begin(e);
 }
 
 /* What none of our sandboxes owns goes. */

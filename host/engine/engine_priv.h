@@ -33,6 +33,8 @@ struct abx__engine {
     size_t sinks;             /* bodies being received into it */
     unsigned char link_key[32];
     struct abx__builds *builds; /* builds.c */
+    size_t imports;             /* of images, under way */
+    bool is_sweeping;           /* layers are being removed: builds and imports wait */
     size_t max_sandboxes;
     size_t starting; /* sandboxes of an earlier engine not yet adopted or removed */
     void (*started)(struct abx__engine *e);    /* the last of them is settled */

@@ -49,22 +49,42 @@ static void on_image(void *arg, const struct abx_store_image *image)
 
 static void on_swept(void *arg, const struct abx_error *err)
 {
-    (void)arg;
+    struct abx__engine *e = arg;
+    e->is_sweeping = false;
     if (err != NULL)
         abx_log(ABX_LOG_WARN, "layers not swept error=\"%s\"", err->msg);
+    if (!e->stopping)
+        abx__builds_go_on(e);
 }
 
-void abx__layers_sweep(struct abx__engine *e)
+/* Nothing may start to use a layer that no row names while those are being removed. */
+static int sweep(struct abx__engine *e)
 {
     struct keep k = {0};
     struct abx_error err = {0};
-    if (abx__builds_count(e) != 0)
-        return; /* a job's layers are in no row yet: the next deletion or start sweeps */
     k.layers = calloc(ABX_LAYERS_KEPT_MAX, sizeof(*k.layers));
     int r = k.layers == NULL ? -1 : abx_store_image_each(e->store, on_image, &k, &err);
     for (unsigned s = 0; r == 0 && s < ABX_STORE_STATUS__COUNT; s++)
         r = abx_store_build_each_status(e->store, (enum abx_store_status)s, on_build, &k, &err);
-    if (r == 0 && !k.has_failed)
+    r = r < 0 || k.has_failed ? -1 : 0;
+    e->is_sweeping = r == 0;
+    if (r == 0)
         abx_runtime_layers_gc(e->rt, k.layers, k.count, on_swept, e);
     free(k.layers);
+    return r;
+}
+
+void abx__layers_sweep(struct abx__engine *e)
+{
+    /* The layers of a job or an import are in no row yet: a later one sweeps. */
+    if (abx__builds_count(e) == 0 && e->imports == 0 && !e->is_sweeping)
+        sweep(e);
+}
+
+void abx__builds_begin(struct abx__engine *e)
+{
+    int r = sweep(e);
+    abx__builds_resume(e);
+    if (r < 0)
+        abx__builds_go_on(e);
 }

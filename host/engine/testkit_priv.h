@@ -27,7 +27,7 @@
 enum { KIT_GUESTS = 40, KIT_PENDING = 64, KIT_HANG_MS = 20000, KIT_STEPS = 64 };
 static const char kit_key[] = "e2b_00112233445566778899aabbccddeeff00112233";
 
-enum kit_op { KIT_CREATE, KIT_ADOPT, KIT_DESTROY, KIT_GC };
+enum kit_op { KIT_CREATE, KIT_ADOPT, KIT_DESTROY, KIT_GC, KIT_LAYERS };
 struct kit_request {
     enum kit_op op;
     char id[32];
@@ -57,7 +57,7 @@ static struct kit {
     int init_status;
     size_t init_text_bytes;       /* of the body of a refusal */
     bool is_init_silent;          /* /init is never answered */
-    int counts[4];                /* by kit_op */
+    int counts[5];                /* by kit_op */
     char init_body[4096];         /* of the last /init */
     struct abx_http_req *hanging; /* of /hang or /late */
     int hang_aborts;
@@ -346,6 +346,7 @@ static inline void kit_do(const struct kit_request *r)
         r->done(r->arg, NULL);
         break;
     case KIT_GC:
+    case KIT_LAYERS:
         r->done(r->arg, NULL);
         break;
     }
@@ -608,10 +609,9 @@ void abx_runtime_layers_gc(struct abx_runtime *rt, const struct abx_digest *keep
 {
     (void)rt;
     (void)keep;
-    (void)done;
-    (void)arg;
     kit.swept++;
     kit.layers_kept = count;
+    kit_push((struct kit_request){.op = KIT_LAYERS, .done = done, .arg = arg});
 }
 
 /* Turns. */

@@ -11,13 +11,15 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
 
-enum { SEND_LIMIT_MS = 10000 };
+enum { SEND_LIMIT_MS = 10000, LOCK_WAIT_MS = 20000, LOCK_PAUSE_MS = 10 };
 
 void abx__worker_send(struct abx__worker *w, const void *message, size_t len)
 {
@@ -99,6 +101,19 @@ static int open_folder(int at, const char *name, mode_t mode, gid_t gid)
     return fd;
 }
 
+/* The runtime side of an engine that was killed ends a little later than that engine, and then
+ * removes what it thinks nobody needs: the folder is one side's at a time. Held until the end. */
+static int take_runtime(int fd)
+{
+    const struct timespec pause = {.tv_nsec = LOCK_PAUSE_MS * 1000000L};
+    for (int tries = LOCK_WAIT_MS / LOCK_PAUSE_MS; flock(fd, LOCK_EX | LOCK_NB) < 0; tries--) {
+        if (errno != EWOULDBLOCK || tries == 0)
+            return -errno;
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
 static int open_folders(struct abx__worker *w, struct abx_error *err)
 {
     bool is_private = w->ids.level == ABX__IDS_PRIVATE;
@@ -112,7 +127,10 @@ static int open_folders(struct abx__worker *w, struct abx_error *err)
     w->runtime_fd = open_folder(w->state_fd, "runtime", 0700, (gid_t)-1);
     if (w->runtime_fd < 0)
         return abx_err_sys(err, w->runtime_fd, "%s/runtime", w->options.state_dir);
-    return 0;
+    int r = take_runtime(w->runtime_fd);
+    return r < 0 ? abx_err_sys(err, r, "%s/runtime: the last engine has not ended",
+                               w->options.state_dir)
+                 : 0;
 }
 
 static int prepare(struct abx__worker *w, struct abx_error *err)
