@@ -210,7 +210,7 @@ static void on_received(struct abx__sink *s, const struct abx_error *err)
     abx__sink_release(s);
     c->data = im;
     c->on_close = on_import_close;
-    abx_image_import(&c->engine->loop, c->engine->rt, kind_of(c), fd, on_imported, im);
+    abx_image_load(&c->engine->loop, c->engine->rt, kind_of(c), fd, on_imported, im);
 }
 
 static void put(struct abx__call *c)

@@ -588,8 +588,8 @@ static inline void kit_import_done(struct abx_work *w)
     free(im);
 }
 
-void abx_image_import(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
-                      int take_fd, abx_image_imported_fn *done, void *arg)
+void abx_image_load(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
+                    int take_fd, abx_image_imported_fn *done, void *arg)
 {
     struct abx_error err = {0};
     struct kit_import *im = calloc(1, sizeof(*im));

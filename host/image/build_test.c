@@ -307,7 +307,7 @@ static int body_killed(struct kit *k)
         k->done = false;
         k->len = 0;
         if (stage == 3)
-            abx_image_import(&k->loop, k->rt, ABX_IMPORT_ROOTFS, fd, kit_on_imported, k);
+            abx_image_load(&k->loop, k->rt, ABX_IMPORT_ROOTFS, fd, kit_on_imported, k);
         else
             abx_build_step(b, &s);
         for (int turns = stage == 1 ? 3 : 1; turns > 0; turns--)

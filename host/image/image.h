@@ -55,8 +55,8 @@ typedef void abx_image_imported_fn(void *arg, struct abx_image *take_img,
 /** Imports an archive (plain, gzip or zstd) that is read from @take_fd, a file or a pipe, to its
  *  end, in a confined worker (security S53). ROOTFS: one layer and an empty configuration. OCI: an
  *  OCI layout with exactly one image (or one for linux/amd64), its layers and configuration. */
-void abx_image_import(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
-                      int take_fd, abx_image_imported_fn *done, void *arg);
+void abx_image_load(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
+                    int take_fd, abx_image_imported_fn *done, void *arg);
 
 /* ---- builds ---- */
 enum abx_step_type {

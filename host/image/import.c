@@ -103,8 +103,8 @@ static void on_imported(void *arg, const struct abx_import_result *r, const stru
     i.done(i.arg, NULL, &why);
 }
 
-void abx_image_import(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
-                      int take_fd, abx_image_imported_fn *done, void *arg)
+void abx_image_load(struct abx_loop *l, struct abx_runtime *rt, enum abx_import_kind kind,
+                    int take_fd, abx_image_imported_fn *done, void *arg)
 {
     struct abx_error err;
     struct import *i = malloc(sizeof(*i));

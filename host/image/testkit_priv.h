@@ -286,7 +286,7 @@ KIT void kit_on_imported(void *arg, struct abx_image *take_img, const struct abx
 KIT int kit_import(struct kit *k, enum abx_import_kind kind, int take_fd)
 {
     k->done = false;
-    abx_image_import(&k->loop, k->rt, kind, take_fd, kit_on_imported, k);
+    abx_image_load(&k->loop, k->rt, kind, take_fd, kit_on_imported, k);
     return kit_wait(k);
 }
 
