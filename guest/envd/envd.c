@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { CHANNEL_FDS = 8, BACKLOG = 128, MAX_CONNS = 2000, RETRY_MS = 100 };
+enum { CHANNEL_FDS = 8, BACKLOG = 128, MAX_CONNS = 2000, RETRY_MS = 100, RPC_BYTES_MAX = 64 << 20 };
 
 static const struct abx_rpc_service *const services[] = {&abx__process_service,
                                                          &abx__filesystem_service, NULL};
@@ -197,7 +197,8 @@ int abx_envd_main(const struct abx_envd_options *o)
     abx__state_init(&e->state);
     abx_list_init(&e->polled);
     abx_buf_init(&e->scratch, ABX_PROCESS_CHUNK * 2);
-    e->rpc = (struct abx_rpc_server){&e->loop, services, abx__cors};
+    e->rpc_budget.max = RPC_BYTES_MAX;
+    e->rpc = (struct abx_rpc_server){&e->loop, services, abx__cors, &e->rpc_budget};
     restore(e);
     if (abx_loop_init(&e->loop, &err) < 0) {
         abx_log(ABX_LOG_ERROR, "no start error=\"%s\"", err.msg);

@@ -76,7 +76,11 @@ static void poke(const char *what, const char *headers, struct abx_str body)
     }
 }
 
-#define FORM "Content-Type: multipart/form-data; boundary=b\r\n"
+#define OCTETS "Content-Type: application/octet-stream\r\n"
+#define GZIP   OCTETS "Content-Encoding: gzip\r\n"
+/* "hi" */
+#define PACKED_HI "\x1f\x8b\x08\0\0\0\0\0\0\x03\xcb\xc8\x04\0\xac\x2a\x93\xd8\x02\0\0\0"
+#define FORM      "Content-Type: multipart/form-data; boundary=b\r\n"
 
 static void poke_all(void)
 {
@@ -96,6 +100,16 @@ static void poke_all(void)
     poke("GET /files?path=a", "Origin: http://a\r\n", ABX_STR(""));
     poke("GET /files?path=a", "Range: bytes=0-0\r\nAuthorization: Basic dXNlcjo=\r\n", ABX_STR(""));
     poke("GET /envs", "", ABX_STR(""));
+    poke("GET /metrics", "", ABX_STR(""));
+    poke("GET /files?path=a", "Accept-Encoding: gzip\r\n", ABX_STR(""));
+    poke("POST /files?path=g", GZIP, ABX_STR(PACKED_HI));
+    poke("POST /files?path=m", OCTETS "X-Metadata-a: b\r\n", ABX_STR("x"));
+    poke("POST /filesystem.Filesystem/Stat", JSON_TYPE, ABX_STR("{\"path\":\"m\"}"));
+    poke("POST /files/compose", JSON_TYPE,
+         ABX_STR("{\"source_paths\":[\"m\"],\"destination\":\"c\"}"));
+    poke("POST /filesystem.Filesystem/WatchDir", C_JSON "Connect-Timeout-Ms: 30\r\n",
+         ABX_STR("{\"path\":\"\",\"recursive\":true,\"includeEntry\":true}"));
+    poke("POST /filesystem.Filesystem/CreateWatcher", JSON_TYPE, ABX_STR("{\"path\":\"\"}"));
 }
 
 TEST(the_daemon_survives_any_failed_allocation)

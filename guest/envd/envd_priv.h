@@ -53,6 +53,7 @@ struct abx__envd {
     struct abx_watches *watches;
     struct abx_list polled; /* watchers between two questions: rpc_watch.c */
     struct abx_rpc_server rpc;
+    struct abx_rpc_budget rpc_budget;
     struct abx__state state;
     struct abx_poll channel, tcp;
     struct abx_timer tcp_retry;

@@ -121,6 +121,8 @@ void abx__rpc_unref(struct abx_rpc *rpc)
     ABX_ASSERT(rpc->refs > 0);
     if (--rpc->refs > 0)
         return;
+    if (rpc->server->budget)
+        rpc->server->budget->used -= rpc->charged;
     abx_arena_done(&rpc->arena);
     abx_arena_done(&rpc->further);
     abx_buf_done(&rpc->bare);

@@ -29,6 +29,11 @@ struct abx_rpc_service {
     size_t max_message; /* default 4 MiB */
 };
 
+/* Memory that the requests of all calls hold together: bodies that are being read, and messages. */
+struct abx_rpc_budget {
+    size_t max, used; /* bytes; a call that would go beyond @max fails with resource_exhausted */
+};
+
 enum { ABX_RPC_EXTRA_MAX = 8 };
 struct abx_rpc_server {
     struct abx_loop *loop;
@@ -36,6 +41,7 @@ struct abx_rpc_server {
     /** Headers for every answer (CORS, say): at most ABX_RPC_EXTRA_MAX, ended by a NULL name, alive
      *  as long as @req. May be NULL. */
     const struct abx_http_extra *(*extra)(struct abx_http_req *req);
+    struct abx_rpc_budget *budget; /* may be NULL: bounded for each call only */
 };
 /** Serves @req if its path is one of the services: true. Unknown method of a known service: 404
  * with a Connect error unimplemented. @s must outlive the call. Uses req->data and its callbacks.

@@ -29,6 +29,27 @@ static ProtobufCMessage *decode(struct abx_rpc *rpc, struct abx_arena *a, struct
     return m;
 }
 
+bool abx__rpc_charge(struct abx_rpc *rpc)
+{
+    struct abx_rpc_budget *b = rpc->server->budget;
+    size_t held = rpc->bare.cap + rpc->reader.payload.cap + rpc->arena.used + rpc->further.used;
+    if (b == NULL)
+        return true;
+    if (held > rpc->charged && held - rpc->charged > b->max - b->used)
+        return false;
+    b->used = b->used - rpc->charged + held;
+    rpc->charged = held;
+    return true;
+}
+
+static void charge(struct abx_rpc *rpc)
+{
+    if (rpc->is_live && !abx__rpc_charge(rpc))
+        abx_rpc_failf(rpc, ABX_RESOURCE_EXHAUSTED,
+                      "request: too much is being asked at once, try again when other calls have "
+                      "ended");
+}
+
 static void start(struct abx_rpc *rpc)
 {
     ABX_ASSERT(!rpc->has_started && rpc->in);
@@ -107,6 +128,7 @@ void abx__rpc_on_body(struct abx_http_req *req, const char *data, size_t len)
             abx_rpc_failf(rpc, ABX_RESOURCE_EXHAUSTED,
                           "request: larger than the %zu bytes that are allowed", rpc->max_message);
     }
+    charge(rpc);
     abx__rpc_unref(rpc);
 }
 
@@ -132,6 +154,7 @@ void abx__rpc_on_body_end(struct abx_http_req *req)
     else if (!abx_envelope_reader_idle(&rpc->reader))
         abx_rpc_failf(rpc, ABX_INVALID_ARGUMENT, "request: the body ends inside an envelope");
     abx_envelope_reader_done(&rpc->reader);
+    charge(rpc);
     if (rpc->is_live && !rpc->has_started)
         start(rpc);
     if (rpc->is_live && rpc->method->kind == ABX_RPC_CLIENT_STREAM)

@@ -20,6 +20,7 @@ struct abx_rpc {
     struct abx_buf bare;
     struct abx_envelope_reader reader;
     ProtobufCMessage *in;
+    size_t charged; /* to the server's budget */
     /* the deadline */
     uint64_t timeout_ms;
     struct abx_timer deadline;
@@ -31,6 +32,9 @@ struct abx_rpc {
 
 void abx__rpc_ref(struct abx_rpc *rpc);
 void abx__rpc_unref(struct abx_rpc *rpc);
+/** Tells the server's budget what the request holds now; false, and nothing changes, when that is
+ *  more than it has. */
+bool abx__rpc_charge(struct abx_rpc *rpc);
 /** Body callbacks of the exchange. */
 void abx__rpc_on_body(struct abx_http_req *req, const char *data, size_t len);
 void abx__rpc_on_body_end(struct abx_http_req *req);

@@ -529,3 +529,37 @@ TEST(rpc_slow_client_stops_the_producer_until_drain)
     turn_until(&got, "\x02{}");
     end();
 }
+
+/* The cap of one message is larger than what all may hold together. */
+TEST(rpc_requests_share_a_budget)
+{
+    static char large[3000], json[3100];
+    struct abx_rpc_budget budget = {.max = 2000};
+    memset(large, 'x', sizeof(large) - 1);
+    snprintf(json, sizeof(json), "{\"tag\":\"%s\"}", large);
+    rpc_server.budget = &budget;
+    check_call(
+        &(struct call){"Unary",
+                       "application/json",
+                       NULL,
+                       abx_str(json),
+                       false,
+                       {"HTTP/1.1 429", "\"resource_exhausted\"", "too much is being asked"}});
+    assert_int_equal(budget.used, 0);
+    check_call(
+        &(struct call){"Stream",
+                       "application/connect+json",
+                       NULL,
+                       abx_str(json),
+                       true,
+                       {"HTTP/1.1 200", "\"resource_exhausted\"", "too much is being asked"}});
+    assert_int_equal(budget.used, 0);
+    check_call(&(struct call){"Unary",
+                              "application/json",
+                              NULL,
+                              ABX_STR("{\"process\":{\"tag\":\"small\"}}"),
+                              false,
+                              {"HTTP/1.1 200"}});
+    assert_int_equal(budget.used, 0);
+    rpc_server.budget = NULL;
+}
