@@ -100,6 +100,8 @@ static bool write_frame(struct abx_rpc *rpc, uint8_t flags, struct abx_str paylo
         struct headers h = {0};
         add_header(&h, "Content-Type",
                    rpc->is_json ? "application/connect+json" : "application/connect+proto");
+        add_header(&h, "Cache-Control", "no-transform"); /* case T31: proxies that buffer or pack */
+        add_header(&h, "X-Accel-Buffering", "no");
         add_extra(&h, rpc->server, rpc->req);
         rpc->has_begun = true;
         abx_http_begin(rpc->req, 200, h.rows, ABX_HTTP_CHUNKED);
