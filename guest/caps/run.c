@@ -252,6 +252,12 @@ void abx_run_resume(struct abx_run *r)
             abx_stream_resume(&r->outputs[i].stream);
 }
 
+void abx_run_signal(struct abx_run *r, int signum)
+{
+    if (r->proc && !r->is_reaped)
+        abx_proc_signal_group(r->proc, signum);
+}
+
 void abx_run_close(struct abx_run *r)
 {
     if (r == NULL || r->is_closed)

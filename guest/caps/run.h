@@ -34,5 +34,7 @@ int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,
 void *abx_run_owner(const struct abx_run *r);
 pid_t abx_run_pid(const struct abx_run *r);
 void abx_run_resume(struct abx_run *r);
+/** To the whole group, while its leader runs. */
+void abx_run_signal(struct abx_run *r, int signum);
 /** Lets go; a group whose leader still runs is killed. No callback after. Accepts NULL. */
 void abx_run_close(struct abx_run *r);

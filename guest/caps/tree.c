@@ -253,10 +253,10 @@ int abx_tree_put(const struct abx_tree_put *put)
         return dir_fd;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? write_beside(dir_fd, name, NULL, put->content) : -errno;
-    if (S_ISDIR(st.st_mode))
-        return -EISDIR;
     if (put->must_be_new)
         return -EEXIST;
+    if (S_ISDIR(st.st_mode))
+        return -EISDIR;
     if (S_ISLNK(st.st_mode))
         return -ELOOP;
     if (!S_ISREG(st.st_mode))

@@ -261,6 +261,7 @@ TEST(what_is_no_file_is_not_written)
     assert_int_equal(symlink("/etc/passwd", path(&r, "link").ptr), 0);
     assert_int_equal(symlink("dir", path(&r, "in").ptr), 0);
     assert_int_equal(put(&r, "dir", "x", false), -EISDIR);
+    assert_int_equal(put(&r, "dir", "x", true), -EEXIST);
     assert_int_equal(put(&r, "fifo", "x", false), -EINVAL);
     assert_int_equal(put(&r, "link", "x", false), -ELOOP);
     assert_int_equal(put(&r, "in/x", "x", false), -ELOOP);

@@ -326,9 +326,13 @@ static bool admit(struct abx__call *c)
     given.authorization_count = values_of(c->req->head, "Authorization", authorization);
     given.access_token_count = values_of(c->req->head, ABX_HEADER_ACCESS_TOKEN, access_token);
     bool known = abx_policy_identify(c->policy, c->rule, &given, &c->who, &v);
-    if (known && c->custom && c->rule->is_open)
+    if (!known) {
+        abx__call_refuse(c, &v);
+        return false;
+    }
+    if (c->custom && c->rule->is_open)
         name_owner(c, &given);
-    if (!known || !abx_policy_judge(c->policy, c->rule, &c->who, &v) || !judge_code(c, &v) ||
+    if (!abx_policy_judge(c->policy, c->rule, &c->who, &v) || !judge_code(c, &v) ||
         !abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, &v)) {
         abx__call_deny(c, &v);
         return false;

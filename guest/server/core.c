@@ -126,10 +126,11 @@ static void put_rule(struct abx_json_writer *w, const struct abx_policy_rule *r,
     abx_json_end_object(w);
 }
 
-/* A custom route shows itself only to those who may call it (D110). */
+/* A custom route shows itself only to those who hold its scopes (D110). */
 static bool is_listed(const struct abx_policy_rule *r, const struct abx_policy_identity *who)
 {
-    return r->endpoint != NULL || r->is_open || reason_of(r, who) == NULL;
+    return r->endpoint != NULL || r->is_open ||
+           abx_scope_missing(who->scopes, r->scopes).ptr == NULL;
 }
 
 static void put_groups(struct abx_json_writer *w, const struct abx_policy *p)

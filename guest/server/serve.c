@@ -161,6 +161,7 @@ static void stop(struct abx__server *s)
     if (s->is_stopping)
         return;
     s->is_stopping = true;
+    abx__shells_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -344,6 +345,7 @@ static int prepare(struct abx__server *s)
         return -1;
     snprintf(s->call_prefix, sizeof(s->call_prefix), "%08x", random);
     abx_list_init(&s->calls);
+    abx_list_init(&s->shells);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif

@@ -10,6 +10,7 @@
 #include "guest/server/policy_source.h"
 #include "guest/server/server.h"
 #include "guest/server/target.h"
+#include "guest/server/throttle.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
 #include "lib/policy/meter.h"
@@ -61,7 +62,9 @@ struct abx__server {
     const char *path;    /* PATH in it; where programs are looked up */
     char *cwd;           /* of the server, absolute */
     uint64_t upload_cap; /* ABX_MAX_UPLOAD_SIZE */
-    size_t shells;       /* programs of /shell that run */
+    struct abx_list shells; /* programs of /shell that run: shell.c */
+    size_t shell_count;
+    struct abx__throttle throttle;
     uint64_t audit_lost; /* lines that were not taken */
     uint32_t umask;      /* of the start; children get it */
     struct abx__commands *commands;
@@ -98,6 +101,8 @@ extern const struct abx__route abx__core_routes[];     /* core.c */
 extern const struct abx__route abx__files_routes[];    /* files.c */
 extern const struct abx__route abx__shell_routes[];    /* shell.c */
 extern const struct abx__route abx__commands_routes[]; /* commands.c */
+/** Sends SIGTERM to what /shell runs: the server stops. */
+void abx__shells_stop(struct abx__server *s);
 /** The handler of @id, or NULL: not built, answered with 501. */
 const struct abx__route *abx__route_find(struct abx_str id);
 
@@ -169,6 +174,9 @@ void abx__call_fail(struct abx__call *c, int status, const char *type, const cha
 void abx__call_fail_errno(struct abx__call *c, int errnum, const char *what);
 /** The body of policy.md A15 with its status, and Retry-After. */
 void abx__call_deny(struct abx__call *c, const struct abx_policy_verdict *v);
+/** As abx__call_deny(), for a caller that is not known: later when the peer has had too many (S16).
+ */
+void abx__call_refuse(struct abx__call *c, const struct abx_policy_verdict *v);
 /** 501, type NotImplementedError, code not_built, naming the endpoint. */
 void abx__call_not_built(struct abx__call *c);
 /** Whether an answer was begun. */

@@ -8,6 +8,7 @@
 #include "lib/base/assert.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +20,7 @@ enum {
 };
 
 struct shell {
+    struct abx_list node;   /* of server->shells */
     struct abx__call *call; /* NULL: over */
     struct abx__server *server;
     struct abx_run *run;
@@ -30,7 +32,8 @@ struct shell {
 static void shell_free(struct shell *s)
 {
     abx_run_close(s->run);
-    s->server->shells--;
+    s->server->shell_count--;
+    abx_list_remove(&s->node);
     abx_buf_done(&s->out[0]);
     abx_buf_done(&s->out[1]);
     free(s);
@@ -53,10 +56,23 @@ static bool on_data(struct abx_run *r, enum abx_output kind, struct abx_str data
     return true; /* what is too much is read and dropped */
 }
 
+/* What the cut left of a character is no output. */
+static struct abx_str whole_characters(struct abx_str s, size_t max)
+{
+    size_t n = s.len;
+    if (s.len < max)
+        return s;
+    for (size_t i = 0; i < 3 && n > 0 && ((unsigned char)s.ptr[n - 1] & 0xC0) == 0x80; i++)
+        n--;
+    if (n == 0 || (unsigned char)s.ptr[n - 1] < 0xC0)
+        return s;
+    return abx_str_is_utf8(abx_str_sub(s, n - 1, s.len)) ? s : abx_str_sub(s, 0, n - 1);
+}
+
 static void put_output(struct abx_json_writer *w, const struct shell *s)
 {
-    abx_json_kv_str(w, "stdout", abx_buf_str(&s->out[0]));
-    abx_json_kv_str(w, "stderr", abx_buf_str(&s->out[1]));
+    abx_json_kv_str(w, "stdout", whole_characters(abx_buf_str(&s->out[0]), s->max));
+    abx_json_kv_str(w, "stderr", whole_characters(abx_buf_str(&s->out[1]), s->max));
 }
 
 static void put_end(struct abx_buf *body, const struct shell *s, const struct abx_run_end *end)
@@ -116,7 +132,8 @@ static void start(struct abx__job *j)
     }
     s->call = c;
     s->server = c->server;
-    s->server->shells++;
+    s->server->shell_count++;
+    abx_list_push(&s->server->shells, &s->node);
     s->max = max < OUTPUT_MAX ? (size_t)max : (size_t)OUTPUT_MAX;
     abx_buf_init(&s->out[0], s->max + 1);
     abx_buf_init(&s->out[1], s->max + 1);
@@ -132,6 +149,15 @@ static void start(struct abx__job *j)
     c->on_close = on_close;
 }
 
+void abx__shells_stop(struct abx__server *s)
+{
+    for (struct abx_list *node = s->shells.next; node != &s->shells; node = node->next) {
+        struct shell *shell = ABX_CONTAINER_OF(node, struct shell, node);
+        if (shell->run)
+            abx_run_signal(shell->run, SIGTERM);
+    }
+}
+
 static void judge(struct abx__job *j)
 {
     abx__exec_judge(j->data, j);
@@ -145,8 +171,8 @@ static void shell_post(struct abx__call *c)
     struct abx__exec x = {0};
     if (!abx__exec_read(c, &x))
         return;
-    if (c->server->shells >= running) {
-        abx__call_fail(c, 429, "ResourceError", "%zu programs run already", c->server->shells);
+    if (c->server->shell_count >= running) {
+        abx__call_fail(c, 429, "ResourceError", "%zu programs run already", c->server->shell_count);
         return;
     }
     struct abx__job *j = abx__job_new(c, judge, 4096);
