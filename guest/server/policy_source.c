@@ -23,6 +23,12 @@ static const char *variable(const char *name)
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+static bool is_file(const char *name)
+{
+    struct stat st;
+    return stat(name, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 static int read_file(const char *name, struct abx__policy_source *ret, struct abx_error *err)
 {
     struct abx_str file = abx_str(name);
@@ -56,8 +62,12 @@ int abx__policy_source_read(const struct abx__policy_args *args, struct abx__pol
 {
     const char *inline_text = variable(ABX_ENV_SERVER_POLICY),
                *file = variable(ABX_ENV_SERVER_POLICY_FILE);
-    struct stat st;
     *ret = (struct abx__policy_source){.name = "default"};
+    if (is_file(ABX_SERVER_CONFINE_PATH))
+        return abx_err_set(err, ABX_UNIMPLEMENTED,
+                           "not_built: %s is there, and this server does not confine processes "
+                           "yet; take it away to serve without",
+                           ABX_SERVER_CONFINE_PATH);
     if (args->file != NULL)
         return read_file(args->file, ret, err);
     if (args->preset != NULL) {
@@ -68,7 +78,7 @@ int abx__policy_source_read(const struct abx__policy_args *args, struct abx__pol
         return copy_text(inline_text, ABX_ENV_SERVER_POLICY, ret, err);
     if (file != NULL)
         return read_file(file, ret, err);
-    if (stat(ABX_SERVER_POLICY_PATH, &st) == 0 && S_ISREG(st.st_mode))
+    if (is_file(ABX_SERVER_POLICY_PATH))
         return read_file(ABX_SERVER_POLICY_PATH, ret, err);
     return 0;
 }

@@ -156,10 +156,12 @@ static void read_endpoints(struct abx__load *l, const struct abx_json_node *n)
         if (rule == NULL)
             continue;
         struct abx__layer *layer = abx__layer_select(l, ABX__DOCUMENT, c->key, rule);
-        if (layer != NULL)
-            layer->origin = abx_arena_printf(l->arena, "policy:endpoints.%.*s",
-                                             (int)(c->key.len < 4096 ? c->key.len : 4096),
-                                             c->key.len ? c->key.ptr : "");
+        if (layer == NULL)
+            return;
+        layer->origin = abx_arena_printf(l->arena, "policy:endpoints.%.*s",
+                                         (int)(c->key.len < 4096 ? c->key.len : 4096),
+                                         c->key.len ? c->key.ptr : "");
+        l->no_memory |= layer->origin == NULL;
     }
 }
 

@@ -144,8 +144,8 @@ bool abx__glob_match_ancestors(struct abx_str pattern, struct abx_str path, bool
     for (size_t at = 0; at < path.len; turn ^= 1) {
         struct positions *now = &sets[turn], *then = &sets[turn ^ 1];
         bool is_slash = path.ptr[at] == '/';
-        /* An ancestor ends before a slash. */
-        if (is_slash && at > 0 && now->live[pattern.len])
+        /* An ancestor ends before a slash; "/" is none. */
+        if (is_slash && at > 1 && now->live[pattern.len])
             return true;
         bool any = step(now, then, pattern, abx__next_char(path, &at));
         if (anywhere && is_slash)

@@ -5,6 +5,7 @@
 #include "lib/base/buf.h"
 #include "lib/json/json.h"
 #include "lib/policy/meter.h"
+#include "tests/unit/alloc.h"
 #include "tests/unit/test.h"
 
 #include <stdio.h>
@@ -362,4 +363,47 @@ TEST(a_request_refused_for_concurrency_spends_no_token)
     assert_true(abx_policy_meter_enter(m, rule, &who, 0, &v));
     abx_policy_meter_free(m);
     abx_policy_unref(p);
+}
+
+/* ---- memory ---- */
+
+#define WIDE_DOCUMENT                                                                              \
+    "{\"preset\":\"hardened\",\"description\":{\"a\":[1,\"x\"]},\"groups\":[\"process\"],"         \
+    "\"auth\":{\"tokens\":[{\"id\":\"a\",\"scopes\":[\"*\"],\"token_env\":\"A\"}]},"               \
+    "\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/srv\"],\"deny\":[\"*.key\",\"/srv/"      \
+    "x\"]},"                                                                                       \
+    "\"limits\":{\"max_bytes\":\"5MB\"},\"params\":{\"deny_extensions\":[\".exe\"]}},"             \
+    "\"shell\":{\"scopes\":[\"a:b\"],\"limits\":{\"timeout_seconds\":0.5},"                        \
+    "\"params\":{\"allow_commands\":[\"ls\"]}}%s}}"
+
+static void load_and_lint(const char *text)
+{
+    static const char *env[] = {"A", ALPHA, NULL};
+    static const struct abx_str scopes[] = {{"x:y", 3}};
+    const struct abx_policy_route route = {
+        .id = ABX_STR("GET /x"), .group = ABX_GROUP_SYSTEM, .scopes = {scopes, 1}};
+    struct abx_policy_facts facts = facts_of(text);
+    struct abx_policy *p = NULL;
+    struct abx_report report;
+    facts.getenv_ctx = env;
+    facts.routes = &route;
+    facts.route_count = 1;
+    abx_report_init(&report);
+    int rc = abx_policy_load(&facts, &p, &report);
+    assert_int_equal(rc == 0, p != NULL);
+    assert_true(rc == 0 || report.errors > 0);
+    if (rc == 0)
+        abx_policy_lint(p, true, &report);
+    abx_policy_unref(p);
+    abx_report_done(&report);
+}
+
+TEST(a_load_that_runs_out_of_memory_says_so)
+{
+    for (int broken = 0; broken < 2; broken++) {
+        char text[1024];
+        snprintf(text, sizeof(text), WIDE_DOCUMENT, broken ? ",\"shel\":{\"x\":1}" : "");
+        for (unsigned n = 1; abx_alloc_fail(n); n++)
+            load_and_lint(text);
+    }
 }
