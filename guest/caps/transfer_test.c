@@ -84,7 +84,7 @@ static const char *event_names(int fd, char *out, size_t cap)
 }
 
 /* Trap 1 */
-TEST(trap1_upload_of_a_small_new_file_is_create_chmod_write)
+TEST(trap_01_upload_of_a_small_new_file_is_create_chmod_write)
 {
     set_up();
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
