@@ -33,5 +33,6 @@ abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)
 
 # The published cases of user commands, through the server and its Python command host.
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
+abx_add_suite(commands_behaviour 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/behaviour)
 # The wheels beside the unmodified published client, against an engine.
 abx_add_suite(e2e_wheels 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/wheels)
