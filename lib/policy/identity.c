@@ -149,11 +149,10 @@ bool abx_policy_is_secret_env(const struct abx_policy *p, struct abx_str name)
 static bool needs_confinement(const struct abx_policy *p, const struct abx_policy_rule *rule,
                               const struct abx_policy_identity *who)
 {
-    bool runs = rule->endpoint != NULL &&
+    bool runs = rule->endpoint != NULL && /* security.md S02 */
                 ((rule->endpoint->flags & ABX_EP_EXEC) || rule->group == ABX_GROUP_TERMINAL ||
-                 rule->group == ABX_GROUP_COMMANDS || rule->group == ABX_GROUP_DEV_TOOLS ||
-                 rule->group == ABX_GROUP_PROCESS || rule->group == ABX_GROUP_BROWSER ||
-                 abx_str_is(rule->id, "packages"));
+                 rule->group == ABX_GROUP_DEV_TOOLS || rule->group == ABX_GROUP_BROWSER ||
+                 abx_str_is(rule->id, "run_command") || abx_str_is(rule->id, "packages"));
     if (p->confine != ABX_CONFINE_AUTO || !runs)
         return false;
     return p->token_count + has_anonymous(p) > 1 || !who->is_wide || abx__narrows_files(p);

@@ -286,6 +286,10 @@ TEST(confine_auto_closes_what_it_can_not_confine)
             assert_int_equal(v.code, ABX_POLICY_CONFINEMENT_UNAVAILABLE);
         assert_int_equal(abx_policy_judge(p, abx_policy_rule(p, ABX_STR("files_list")), &who, &v),
                          rows[i].list);
+        assert_int_equal(abx_policy_judge(p, abx_policy_rule(p, ABX_STR("run_command")), &who, &v),
+                         rows[i].shell);
+        assert_true(abx_policy_judge(p, abx_policy_rule(p, ABX_STR("list_commands")), &who, &v));
+        assert_true(abx_policy_judge(p, abx_policy_rule(p, ABX_STR("process_list")), &who, &v));
         abx_policy_unref(p);
     }
 }
