@@ -290,6 +290,24 @@ TEST(t_sec_m23_marks_of_overlayfs)
     kit_run(0, body_marks);
 }
 
+/* S52: what overlayfs would follow by default on this kernel, it must not. */
+static int look_overlay(struct kit *k, const char *id)
+{
+    (void)kit_attack(k, id, "cat /proc/self/mountinfo");
+    struct abx_str rest = abx_str(k->text), line;
+    while (abx_str_split(&rest, '\n', &line)) {
+        if (abx_str_find(line, ABX_STR(" / / rw,nodev")) < 0)
+            continue;
+        CHECK(abx_str_find(line, ABX_STR(",redirect_dir=nofollow")) >= 0);
+        CHECK(abx_str_find(line, ABX_STR(",userxattr")) >= 0);
+        CHECK(abx_str_find(line, ABX_STR("metacopy=on")) < 0);
+        return 0;
+    }
+    CHECK(!"a line for the root");
+    return 0;
+}
+BOTH(t_sec_s52_overlay_options, look_overlay)
+
 /* Two sandboxes at once. */
 static int with_two(struct kit *k, int (*look)(struct kit *k, const char *a, const char *b))
 {
