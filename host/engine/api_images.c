@@ -138,9 +138,12 @@ static void on_imported(void *arg, struct abx_image *take_img, const struct abx_
         abx_log(ABX_LOG_ERROR, "image not imported name=%.*s error=\"%s\"", ABX_STR_FMT(im->name),
                 failure.msg);
     struct abx__call *c = im->call;
+    struct abx__engine *e = im->engine;
     if (c != NULL)
         c->data = NULL;
     import_free(im);
+    if (!e->stopping)
+        abx__layers_settle(e);
     if (c == NULL)
         return;
     if (failure.code != ABX_OK)

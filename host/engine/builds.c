@@ -1,5 +1,6 @@
 /* host/engine/builds.c: the builds at work: queue, ends, recovery. Loop thread. */
 #include "host/engine/job_priv.h"
+#include "host/engine/page_priv.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -135,6 +136,7 @@ static void on_over(struct abx_defer *d)
     struct abx__engine *e = j->engine;
     job_close(j);
     abx__builds_poke(e);
+    abx__layers_settle(e);
     abx__builds_go_on(e);
 }
 

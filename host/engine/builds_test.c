@@ -611,6 +611,13 @@ TEST(builds_lists_and_deletion)
     expect(204, kit_ask("DELETE", "/templates/local%2Fa", NULL, NULL));
     assert_int_equal(kit.swept, swept + 1);
     assert_int_equal(kit.layers_kept, 2); /* the base, and the step that all share */
+    kit.hold = true; /* one that comes while layers are being removed is not forgotten */
+    expect(204, kit_ask("DELETE", "/templates/b", NULL, NULL));
+    expect(204, kit_ask("DELETE", "/templates/c", NULL, NULL));
+    assert_int_equal(kit.swept, swept + 2);
+    kit.hold = false;
+    KIT_UNTIL(kit.swept == swept + 3 && !kit.e.is_sweeping);
+    assert_int_equal(kit.layers_kept, 1);
     expect(404, kit_ask("DELETE", "/templates/a", NULL, NULL));
     expect(404, kit_ask("GET", "/templates/a", NULL, NULL));
     kit_teardown();

@@ -34,6 +34,7 @@ struct abx__engine {
     unsigned char link_key[32];
     struct abx__builds *builds; /* builds.c */
     size_t imports;             /* of images, under way */
+    bool wants_sweep;           /* of layers, as soon as it may be */
     bool is_sweeping;           /* layers are being removed: builds and imports wait */
     size_t max_sandboxes;
     size_t starting; /* sandboxes of an earlier engine not yet adopted or removed */

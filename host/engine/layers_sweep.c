@@ -53,8 +53,10 @@ static void on_swept(void *arg, const struct abx_error *err)
     e->is_sweeping = false;
     if (err != NULL)
         abx_log(ABX_LOG_WARN, "layers not swept error=\"%s\"", err->msg);
-    if (!e->stopping)
-        abx__builds_go_on(e);
+    if (e->stopping)
+        return;
+    abx__layers_settle(e);
+    abx__builds_go_on(e);
 }
 
 /* Nothing may start to use a layer that no row names while those are being removed. */
@@ -74,11 +76,19 @@ static int sweep(struct abx__engine *e)
     return r;
 }
 
+void abx__layers_settle(struct abx__engine *e)
+{
+    /* The layers of a job or an import are in no row yet: whoever ends last sweeps. */
+    if (!e->wants_sweep || abx__builds_count(e) != 0 || e->imports != 0 || e->is_sweeping)
+        return;
+    e->wants_sweep = false;
+    sweep(e);
+}
+
 void abx__layers_sweep(struct abx__engine *e)
 {
-    /* The layers of a job or an import are in no row yet: a later one sweeps. */
-    if (abx__builds_count(e) == 0 && e->imports == 0 && !e->is_sweeping)
-        sweep(e);
+    e->wants_sweep = true;
+    abx__layers_settle(e);
 }
 
 void abx__builds_begin(struct abx__engine *e)

@@ -27,3 +27,5 @@ bool abx__named_template(struct abx__call *c, struct abx__ref *ref, struct abx_s
 void abx__write_time(struct abx_json_writer *w, const char *key, int64_t ms);
 /** Layers that no build and no image names any more go, once nothing is being built. */
 void abx__layers_sweep(struct abx__engine *e);
+/** Something that kept a wanted sweep waiting is over. */
+void abx__layers_settle(struct abx__engine *e);
