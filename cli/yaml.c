@@ -271,6 +271,15 @@ static int parse_document(struct reader *r, struct fy_diag *diag, struct cli_yam
     return result;
 }
 
+/* A return that is no part of a line's end would count as one to libfyaml only. */
+static bool has_lone_return(struct abx_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] == '\r' && (i + 1 == s.len || s.ptr[i + 1] != '\n'))
+            return true;
+    return false;
+}
+
 int cli_yaml_parse(const struct cli_source *source, struct abx_arena *a, struct cli_findings *f,
                    struct cli_yaml **ret)
 {
@@ -281,6 +290,8 @@ int cli_yaml_parse(const struct cli_source *source, struct abx_arena *a, struct 
         return fail(&r, &top, "over 256 KiB", NULL);
     if (!abx_str_is_utf8(source->text) || memchr(source->text.ptr, '\0', source->text.len))
         return fail(&r, &top, "not UTF-8 text", NULL);
+    if (has_lone_return(source->text))
+        return fail(&r, &top, "a carriage return that ends no line", NULL);
     struct fy_diag_cfg diag_cfg;
     fy_diag_cfg_default(&diag_cfg);
     diag_cfg.fp = NULL;
