@@ -6,6 +6,7 @@
  * exchange ends. */
 #include "guest/server/server_priv.h"
 
+#include "guest/server/cut.h"
 #include "lib/base/assert.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
@@ -163,19 +164,51 @@ static bool takes_any(const struct abx__call *c)
     return c->custom != NULL || abx_str_is(c->rule->id, "run_command");
 }
 
+static const struct abx_json_limits body_limits = {
+    .max_bytes = SIZE_MAX, .max_depth = ABX__BODY_DEPTH, .allow_nul = true, .wide_numbers = true};
+
+static const char *long_field(const struct abx__call *c)
+{
+    const struct abx__route *route = c->custom ? NULL : abx__route_find(c->rule->id);
+    return route ? route->long_field : NULL;
+}
+
+/* The long member aside: the parser sees a marker in its place, which nobody can guess. */
+static bool parse_without_long(struct abx__call *c, struct abx_str text, const char *field)
+{
+    struct abx_str value, marker = abx_str(c->server->long_marker);
+    ABX_AUTO_BUF rest;
+    abx_buf_init(&rest, text.len + marker.len);
+    if (!abx__cut_member(text, field, marker, &rest, &value) ||
+        abx_json_parse(abx_buf_str(&rest), &body_limits, &c->body, NULL) < 0)
+        return false;
+    const json_t *v = json_object_get(c->body, field);
+    if (json_is_string(v) && abx_str_is(marker, json_string_value(v))) {
+        c->long_value = value;
+        return true;
+    }
+    json_decref(c->body);
+    c->body = NULL;
+    return false;
+}
+
+static int parse_text(struct abx__call *c, struct abx_str text, struct abx_error *err)
+{
+    const char *field = long_field(c);
+    if (field && parse_without_long(c, text, field))
+        return 0;
+    return abx_json_parse(text, &body_limits, &c->body, err);
+}
+
 /* False: answered. */
 static bool parse_body(struct abx__call *c)
 {
-    struct abx_json_limits limits = {.max_bytes = SIZE_MAX,
-                                     .max_depth = ABX__BODY_DEPTH,
-                                     .allow_nul = true,
-                                     .wide_numbers = true};
     struct abx_error err = {0};
     struct abx_str text = abx_buf_str(&c->body_buf);
     c->body_text = text;
     if (abx_str_starts(text, "\xEF\xBB\xBF"))
         text = abx_str_sub(text, 3, text.len);
-    if (text.len && abx_json_parse(text, &limits, &c->body, &err) < 0) {
+    if (text.len && parse_text(c, text, &err) < 0) {
         bad_body(c, err.msg);
         return false;
     }
@@ -240,6 +273,17 @@ static bool takes_body(const struct abx__call *c)
            abx_str_is(m, "PATCH");
 }
 
+/* Where a file travels in the body, room for as much as the file may have (D21). */
+static uint64_t default_limit(const struct abx__call *c)
+{
+    enum { AROUND = 65536 };
+    if (long_field(c) == NULL)
+        return ABX__BODY_MAX;
+    uint64_t file = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, c->server->upload_cap);
+    uint64_t text = file < ABX__BODIES_MAX ? file / 3 * 4 + AROUND : ABX__BODIES_MAX;
+    return text > ABX__BODY_MAX ? text : ABX__BODY_MAX;
+}
+
 static void read_body(struct abx__call *c)
 {
     const struct abx_http_head *head = c->req->head;
@@ -247,7 +291,7 @@ static void read_body(struct abx__call *c)
         serve(c);
         return;
     }
-    c->body_limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_REQUEST_BYTES, ABX__BODY_MAX);
+    c->body_limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_REQUEST_BYTES, default_limit(c));
     if (head->content_length > c->body_limit) {
         too_large(c);
         return;

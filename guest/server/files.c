@@ -328,10 +328,11 @@ static void delete_call(struct abx__call *c)
         abx__job_start(j);
 }
 
-const struct abx__route abx__files_routes[] = {{"files_list", list_get},
-                                               {"files_stat", stat_get},
-                                               {"files_mkdir", mkdir_post},
-                                               {"files_delete", delete_call},
-                                               {"files_upload_stream", abx__upload_post},
-                                               {"files_download_stream", abx__download_get},
-                                               {0}};
+const struct abx__route abx__files_routes[] = {
+    {"files_list", list_get},
+    {"files_stat", stat_get},
+    {"files_mkdir", mkdir_post},
+    {"files_delete", delete_call},
+    {"files_upload_stream", abx__upload_post, "content_base64"},
+    {"files_download_stream", abx__download_get},
+    {0}};

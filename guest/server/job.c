@@ -16,6 +16,8 @@ static void job_free(struct abx__job *j)
     if (j->drop)
         j->drop(j);
     json_decref(j->body);
+    j->server->body_bytes -= j->body_buf.len;
+    abx_buf_done(&j->body_buf);
     abx_policy_unref(j->policy);
     abx_buf_done(&j->out);
     abx_arena_done(&j->arena);
@@ -53,6 +55,8 @@ struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *
     j->run = run;
     j->body = c->body;
     c->body = NULL;
+    j->body_buf = c->body_buf;
+    abx_buf_init(&c->body_buf, 0);
     abx_arena_init(&j->arena, ARENA_MAX);
     abx_buf_init(&j->out, out_max);
     copy_query(j, c);

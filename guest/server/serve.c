@@ -332,7 +332,7 @@ static int run(struct abx__server *s)
 
 static int prepare(struct abx__server *s)
 {
-    uint32_t random;
+    unsigned char random[20];
     mode_t mask = umask(0);
     umask(mask);
     s->umask = mask;
@@ -341,9 +341,10 @@ static int prepare(struct abx__server *s)
     if (s->path == NULL)
         s->path = "/usr/local/bin:/usr/bin:/bin";
     s->cwd = getcwd(NULL, 0);
-    if (s->cwd == NULL || getrandom(&random, sizeof(random), 0) != sizeof(random))
+    if (s->cwd == NULL || getrandom(random, sizeof(random), 0) != sizeof(random))
         return -1;
-    snprintf(s->call_prefix, sizeof(s->call_prefix), "%08x", random);
+    abx_hex_encode(random, 4, s->call_prefix);
+    abx_hex_encode(random + 4, 16, s->long_marker);
     abx_list_init(&s->calls);
     abx_list_init(&s->shells);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */

@@ -83,7 +83,8 @@ struct abx__server {
     struct abx_list calls; /* in flight */
     size_t body_bytes;     /* of all bodies that are held */
     uint64_t call_number;
-    char call_prefix[9]; /* of request ids */
+    char call_prefix[9];  /* of request ids */
+    char long_marker[33]; /* random */
     const char *bound_host;
     int64_t bound_port;
     int http_fd, exit_code, stop_signal;
@@ -96,6 +97,7 @@ struct abx__server {
 struct abx__route {
     const char *id; /* of lib/policy/endpoints.h; NULL ends an array */
     void (*serve)(struct abx__call *c);
+    const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
 };
 extern const struct abx__route abx__core_routes[];     /* core.c */
 extern const struct abx__route abx__files_routes[];    /* files.c */
@@ -119,8 +121,10 @@ struct abx__call {
     struct abx__pair query[ABX__QUERY_MAX];   /* decoded; empty values are absent */
     struct abx__pair params[ABX__PARAMS_MAX]; /* decoded once, %2F kept (P33) */
     size_t query_count, param_count;
-    struct abx_str body_text; /* as it came; empty when there was none */
-    struct json_t *body;      /* an object, never NULL in the handler of a POST, PUT or DELETE */
+    struct abx_str body_text;  /* as it came; empty when there was none */
+    struct abx_str long_value; /* the route's long_field when it was long and plain; the body then
+                                  has something else there. ptr NULL: look into the body */
+    struct json_t *body;       /* an object, never NULL in the handler of a POST, PUT or DELETE */
     /* set by the handler: */
     void *data;
     /** Once, when the exchange is over: answered (false) or cut. After it the call is gone. */
@@ -237,7 +241,8 @@ struct abx__job {
     struct abx_policy *policy;
     const struct abx_policy_rule *rule;
     struct abx_arena arena;
-    struct json_t *body; /* of the call, which has it no more */
+    struct json_t *body;     /* of the call, which has it no more */
+    struct abx_buf body_buf; /* the same, as it came */
     struct abx__pair *query;
     size_t query_count;
     void (*run)(struct abx__job *j);  /* pool thread */

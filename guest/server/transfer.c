@@ -32,7 +32,7 @@ static bool too_large(struct abx__job *j, uint64_t limit)
 /* ---- upload ---- */
 
 struct upload {
-    struct abx_str path, text; /* in the body */
+    struct abx_str path, text; /* in the body, which the job has */
     uint64_t cap;              /* without max_bytes */
 };
 
@@ -133,7 +133,9 @@ void abx__upload_post(struct abx__call *c)
         abx__call_fail(c, 400, "ValueError", "'content_base64' must be a string");
         return;
     }
-    u.text = abx_str_n(json_string_value(text), json_string_length(text));
+    u.text = c->long_value;
+    if (u.text.ptr == NULL)
+        u.text = abx_str_n(json_string_value(text), json_string_length(text));
     struct abx__job *j = abx__job_new(c, upload_run, ANSWER_MAX);
     struct upload *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
     if (copy)
