@@ -25,7 +25,6 @@ static const char *const hooks_base[] = {
     "chroot \"$1\" useradd --create-home --shell /bin/bash --uid 1000 --user-group user",
     "printf 'user ALL=(ALL:ALL) NOPASSWD: ALL\\n' > \"$1/etc/sudoers.d/90-user\"",
     "chmod 0440 \"$1/etc/sudoers.d/90-user\"",
-    "printf 'C.UTF-8 UTF-8\\n' > \"$1/etc/locale.gen\"",
     ": > \"$1/etc/machine-id\"",
     "rm -f \"$1/etc/resolv.conf\" \"$1/etc/hostname\" \"$1/etc/ssh/\"ssh_host_*",
     "rm -rf \"$1/var/log/\"*.log \"$1/var/cache/ldconfig/\"* \"$1/var/lib/apt/lists/\"*",
@@ -128,6 +127,7 @@ int abx_base_command(const char *name, bool is_root, const char *output,
     add(ret, &count, "--variant=", "minbase");
     add(ret, &count, "--format=", "tar");
     add(ret, &count, "--architectures=", "amd64");
+    add(ret, &count, "--skip=", "output/dev"); /* devices are refused in layers (S53) */
     add(ret, &count, "--include=", r->packages);
     for (const char *const *hook = r->hooks; *hook != NULL; hook++)
         add(ret, &count, "--customize-hook=", *hook);

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include "lib/base/banned.h"
 
@@ -254,6 +255,56 @@ static int body_steps_are_confined(struct kit *k)
 TEST(t_sec_s63_steps_are_confined)
 {
     kit_run(false, body_steps_are_confined);
+}
+
+/* A sandbox of an image: its own runtime layer on top, its own names in /etc. */
+static void on_created(void *arg, const struct abx_sandbox_info *info, const struct abx_error *err)
+{
+    (void)info;
+    kit_end(arg, err);
+}
+
+static int body_sandbox(struct kit *k)
+{
+    static const char request[] = "GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    struct abx_sandbox_spec spec = {
+        .id = "i0123456789abcdefghij", .memory_mb = 256, .cpu_count = 1, .pids_max = 128};
+    char path[256];
+    CHECK(kit_start(k) == 0);
+    CHECK(kit_import(k, ABX_IMPORT_ROOTFS, kit_rootfs()) == 0);
+    abx_image_to_spec(k->image, &spec);
+    k->done = false;
+    abx_runtime_create(k->rt, &spec, on_created, k);
+    CHECK(kit_wait(k) == 0);
+    snprintf(path, sizeof(path), "%s/sandboxes/%s/run", k->state, spec.id);
+    ABX_AUTO_FD dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    ABX_AUTO_FD s = abx_fd_connect_unix(dir, "gateway.sock", SOCK_STREAM);
+    CHECK(s >= 0 && abx_fd_write_all(s, request, sizeof(request) - 1) == 0);
+    CHECK(abx_fd_read_all(s, k->text, KIT_TEXT - 1) > 0);
+    CHECK(strncmp(k->text, "HTTP/1.1 ", 9) == 0);
+    /* its layers are in use: a gc leaves them */
+    k->done = false;
+    abx_runtime_layers_gc(k->rt, NULL, 0, kit_on_done, k);
+    CHECK(kit_wait(k) == 0 && kit_missing(k, k->image) == 0);
+    k->done = false;
+    abx_runtime_destroy(k->rt, spec.id, kit_on_done, k);
+    CHECK(kit_wait(k) == 0 && kit_gc(k, NULL) == 0 && kit_missing(k, k->image) == 1);
+    k->done = false; /* without its layer: an error that names it, and nothing is left */
+    abx_runtime_create(k->rt, &spec, on_created, k);
+    CHECK(kit_wait(k) < 0 && strstr(k->err.msg, "layer ") != NULL);
+    CHECK(count_in(k, "sandboxes") == 0);
+    CHECK(kit_stop(k) == 0);
+    return 0;
+}
+
+TEST(sandboxes_run_on_an_image)
+{
+    kit_run(false, body_sandbox);
+}
+
+TEST(sandboxes_run_on_an_image_as_an_ordinary_user)
+{
+    kit_run(true, body_sandbox);
 }
 
 /* ---- ends ---- */

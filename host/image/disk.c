@@ -204,7 +204,11 @@ static int put_node(struct disk *d, int dir, const char *name)
 
 static int put_opaque(struct disk *d)
 {
-    ABX_AUTO_FD made = strcmp(d->e.path, ".") == 0 ? -1 : open_dirs(d, d->e.path);
+    int made = strcmp(d->e.path, ".") == 0 ? 0 : open_dirs(d, d->e.path);
+    if (made < 0)
+        return made;
+    if (made > 0)
+        close(made);
     ABX_AUTO_FD fd = open_beneath(d->root, d->e.path, O_RDONLY | O_DIRECTORY);
     if (fd < 0)
         return fd;
