@@ -124,7 +124,9 @@ static int explain(struct job *j, const struct abx_build_result *r)
         at = j->p->plan.steps[number - 1].at;
     else if (strcmp(r->step, "base") == 0)
         at = j->p->plan.image_at;
-    return fail_at(j, at, r->message[0] ? r->message : "the build failed");
+    char line[256]; /* the first one; the log had the rest */
+    snprintf(line, sizeof(line), "%.*s", (int)strcspn(r->message, "\n"), r->message);
+    return fail_at(j, at, line[0] ? line : "the build failed");
 }
 
 /* ---- start and ready ---- */

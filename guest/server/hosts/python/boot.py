@@ -19,7 +19,9 @@ class Sources:
     def __init__(self, archive):
         zipped = zipimport.zipimporter(archive)
         self.sources = {}
-        for path in zipped._files:
+        # From 3.13 on the directory is read late, and asked for by a method.
+        names = zipped._get_files() if hasattr(zipped, "_get_files") else zipped._files
+        for path in names:
             if path.startswith("server") and path.endswith(".py"):
                 parts = path[:-3].replace(os.sep, "/").split("/")
                 is_package = parts[-1] == "__init__"
