@@ -623,6 +623,25 @@ TEST(builds_lists_and_deletion)
     kit_teardown();
 }
 
+TEST(builds_have_a_bound)
+{
+    setup();
+    kit.hold_steps = true;
+    char name[32];
+    struct named n;
+    for (int i = 0; i < ABX__BUILDS_MAX; i++) {
+        snprintf(name, sizeof(name), "n%d", i);
+        build(name, "{\"fromImage\":\"e2bdev/base\",\"steps\":[{\"type\":\"RUN\",\"args\":"
+                    "[\"a\"]}]}");
+    }
+    n = declare("{\"name\":\"more\"}");
+    expect(429, start(&n, "{\"fromImage\":\"e2bdev/base\"}"));
+    kit.hold_steps = false;
+    KIT_UNTIL(abx__builds_count(&kit.e) == 0);
+    expect(202, start(&n, "{\"fromImage\":\"e2bdev/base\"}"));
+    kit_teardown();
+}
+
 TEST(builds_deletion_ends_its_build)
 {
     setup();

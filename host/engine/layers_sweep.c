@@ -29,9 +29,12 @@ static void keep_state(struct keep *k, struct abx_str state)
         bool is_known = false;
         for (size_t n = 0; n < k->count && !is_known; n++)
             is_known = memcmp(&k->layers[n], &bp->image->layers[i], sizeof(k->layers[n])) == 0;
-        if (!is_known && k->count == ABX_LAYERS_KEPT_MAX)
+        if (!is_known && k->count == ABX_LAYERS_KEPT_MAX) {
+            abx_log(ABX_LOG_WARN, "layers not swept: more than %d are in use", ABX_LAYERS_KEPT_MAX);
             k->has_failed = true;
-        else if (!is_known)
+            break;
+        }
+        if (!is_known)
             k->layers[k->count++] = bp->image->layers[i];
     }
     abx__blueprint_free(bp);

@@ -124,6 +124,10 @@ static inline void kit_on_start_end(struct abx_http_req *req)
     struct abx_buf *b = req->data;
     static const struct abx_http_extra type[] = {{"Content-Type", {"application/connect+json", 24}},
                                                  {0}};
+    if (abx_buf_failed(b)) { /* memory was made to fail */
+        abx_http_abort(req);
+        return;
+    }
     assert_true(b->len > ABX_ENVELOPE_HEAD);
     kit_note_command(b->ptr + ABX_ENVELOPE_HEAD);
     const char *command = kit.commands[kit.command_count - 1];

@@ -6,8 +6,6 @@
 #include "lib/base/err.h"
 #include "lib/base/time.h"
 
-#include <stdlib.h>
-
 #include "lib/base/banned.h"
 
 static const char *const status_names[] = {
@@ -335,18 +333,26 @@ struct finish {
     const struct abx_store_build_end *end;
 };
 
+/* On the stack: the end of a build must not fail for want of memory. */
+struct named {
+    char template_id[ABX_STORE_TEMPLATE_LEN + 1];
+    char tags[ABX_STORE_TAGS_MAX];
+    bool is_bad;
+};
+
 static void copy_tags(void *arg, const struct abx_store_build *b)
 {
-    struct abx_store_build *copy = arg;
-    *copy = *b;
-    copy->tags.ptr = abx_str_dup(b->tags);
+    struct named *n = arg;
+    memcpy(n->template_id, b->template_id, sizeof(n->template_id));
+    n->is_bad = abx_str_to_c(b->tags, n->tags, sizeof(n->tags)) < 0;
 }
 
-static int name_it(struct abx_store *s, const struct abx_store_build *b, struct abx_error *err)
+static int name_it(struct abx_store *s, const struct named *n, const char *id,
+                   struct abx_error *err)
 {
-    struct abx_str rest = b->tags, tag;
+    struct abx_str rest = abx_str(n->tags), tag;
     while (abx_str_split(&rest, ',', &tag)) {
-        if (tag.len != 0 && abx_store_tag_set(s, b->template_id, tag, b->id, err) < 0)
+        if (tag.len != 0 && abx_store_tag_set(s, n->template_id, tag, id, err) < 0)
             return -1;
     }
     return 0;
@@ -355,17 +361,14 @@ static int name_it(struct abx_store *s, const struct abx_store_build *b, struct 
 static int build_finish(struct abx_store *s, const void *arg, struct abx_error *err)
 {
     const struct finish *f = arg;
-    struct abx_store_build b = {0};
+    struct named n = {0};
     struct abx__stmt st;
     int64_t now = abx_time_wall_ms();
-    if (abx_store_build_get(s, "", abx_str(f->id), copy_tags, &b, err) < 0)
+    if (abx_store_build_get(s, "", abx_str(f->id), copy_tags, &n, err) < 0)
         return -1;
-    char *tags = (char *)(uintptr_t)b.tags.ptr;
-    if (tags == NULL)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the end of a build");
-    int r = f->end->status == ABX_STORE_READY ? name_it(s, &b, err) : 0;
-    free(tags);
-    if (r < 0)
+    if (n.is_bad)
+        return abx_err_set(err, ABX_DATA_LOSS, "database: the tags of a build are not ours");
+    if (f->end->status == ABX_STORE_READY && name_it(s, &n, f->id, err) < 0)
         return -1;
     abx__stmt_open(&st, s->db,
                    "UPDATE builds SET status = ?, state = iif(?2 = '', state, ?2), reason = ?,"
@@ -380,7 +383,7 @@ static int build_finish(struct abx_store *s, const void *arg, struct abx_error *
         return -1;
     abx__stmt_open(&st, s->db, "UPDATE templates SET updated_ms = ? WHERE id = ?");
     abx__stmt_i64(&st, now);
-    abx__stmt_str(&st, abx_str(b.template_id));
+    abx__stmt_str(&st, abx_str(n.template_id));
     return abx__stmt_run(&st, "touch template", err);
 }
 

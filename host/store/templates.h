@@ -11,6 +11,7 @@ enum {
     ABX_STORE_BUILD_LEN = 36,    /* a UUID */
     ABX_STORE_NAME_MAX = 128,    /* of an alias, a tag, an image */
     ABX_STORE_HASH_LEN = 64,     /* of an upload: hex */
+    ABX_STORE_TAGS_MAX = 8192,   /* of a build, with their commas and a terminator */
     ABX_STORE_BUILDS_KEPT = 20,  /* of a template, beside those that a tag names */
 };
 
