@@ -11,7 +11,7 @@
 
 #include "lib/base/banned.h"
 
-enum { REASON_MAX = 2 * ABX__TAIL_TEXT_MAX };
+enum { REASON_MAX = 2 * ABX__TAIL_TEXT_MAX, NOTE_AGAIN_MS = 1000 };
 
 struct abx__builds {
     struct abx_list jobs; /* oldest first */
@@ -130,10 +130,27 @@ static void job_close(struct abx__job *j)
     abx_timer_close(&j->flush, on_timer_closed);
 }
 
+/* Its end is in the store now, if only as a failure: what it was has been lost with the disk full.
+ */
+static bool note_lost(struct abx__job *j)
+{
+    struct abx_error err = {0};
+    struct abx_store_build_end how = {
+        .status = ABX_STORE_ERROR,
+        .reason = ABX_STR("the end of the build could not be kept: build again"),
+        .reason_step = ABX_STR("finalize")};
+    return abx_store_build_finish(j->engine->store, j->id, &how, &err) == 0 ||
+           err.code == ABX_NOT_FOUND; /* the template was deleted meanwhile */
+}
+
 static void on_over(struct abx_defer *d)
 {
     struct abx__job *j = d->owner;
     struct abx__engine *e = j->engine;
+    if (j->is_unnoted && !note_lost(j)) {
+        abx_timer_start(&j->flush, NOTE_AGAIN_MS, 0);
+        return;
+    }
     job_close(j);
     abx__builds_poke(e);
     abx__layers_settle(e);
@@ -144,10 +161,16 @@ static void end(struct abx__job *j, const struct abx_store_build_end *how)
 {
     struct abx_error err = {0};
     abx__job_log_flush(j);
-    if (abx_store_build_finish(j->engine->store, j->id, how, &err) < 0)
+    j->is_unnoted = abx_store_build_finish(j->engine->store, j->id, how, &err) < 0;
+    if (j->is_unnoted)
         abx_log(ABX_LOG_ERROR, "build's end not noted id=%s error=\"%s\"", j->id, err.msg);
     abx__job_set_phase(j, ABX__OVER);
     j->is_running_step = false;
+    abx__job_close_later(j);
+}
+
+void abx__job_close_later(struct abx__job *j)
+{
     abx_defer_cancel(&j->next); /* never from within what called us */
     abx_defer_start(&j->next, &j->engine->loop, on_over, j);
 }

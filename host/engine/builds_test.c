@@ -4,6 +4,7 @@
 #include "host/engine/uploads_priv.h"
 
 #include <dirent.h>
+#include <sqlite3.h>
 
 #include "lib/base/banned.h"
 
@@ -703,6 +704,36 @@ TEST(builds_that_can_not_go_on_are_errors)
     kit_start();
     await(&n, "error");
     assert_true(kit_said("\"step\":\"base\""));
+    kit_teardown();
+}
+
+static void sql(const char *text)
+{
+    char path[128];
+    sqlite3 *db = NULL;
+    snprintf(path, sizeof(path), "%s/abx.db", kit.dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+TEST(builds_whose_end_is_not_kept_are_errors_later)
+{
+    setup();
+    kit.hold_steps = true;
+    struct named n = build("hello", "{\"fromImage\":\"e2bdev/base\",\"steps\":[{\"type\":\"RUN\","
+                                    "\"args\":[\"exit 3\"]}]}");
+    KIT_UNTIL(kit.build_count == 1);
+    sql("ALTER TABLE builds RENAME TO away");
+    kit.hold_steps = false;
+    KIT_UNTIL(kit.step_count == 1);
+    for (int i = 0; i < 50; i++)
+        kit_turn();
+    assert_int_equal(abx__builds_count(&kit.e), 1);
+    sql("ALTER TABLE away RENAME TO builds");
+    KIT_UNTIL(abx__builds_count(&kit.e) == 0);
+    await(&n, "error");
+    assert_true(kit_said("could not be kept"));
     kit_teardown();
 }
 

@@ -32,7 +32,10 @@ void abx__job_log_flush(struct abx__job *j)
 
 static void on_flush(struct abx_timer *t)
 {
-    abx__job_log_flush(t->owner);
+    struct abx__job *j = t->owner;
+    abx__job_log_flush(j);
+    if (j->phase == ABX__OVER)
+        abx__job_close_later(j);
 }
 
 void abx__job_log_init(struct abx__job *j)

@@ -32,6 +32,7 @@ struct abx__job {
     uint32_t steps_done;
     int prelude; /* steps before the first one of the plan still to do */
     bool is_resumed, is_running_step, is_waiting;
+    bool is_unnoted;                             /* over, and the store does not know yet */
     unsigned char key[crypto_hash_sha256_BYTES]; /* of all up to the step at work */
     unsigned char done_key[crypto_hash_sha256_BYTES];
     struct abx_defer next;
@@ -75,6 +76,8 @@ void abx__job_rehearsal_close(struct abx__job *j);
 /** Ends the job. @tail: lines with a line feed before each. */
 void abx__job_fail(struct abx__job *j, const struct abx_error *err, struct abx_str tail);
 void abx__job_finish(struct abx__job *j);
+/** Of one that is over: frees it from the loop, once the store knows. */
+void abx__job_close_later(struct abx__job *j);
 /** Whether another job runs the very step that @j is to run. */
 bool abx__builds_is_running(const struct abx__job *j);
 /** All jobs that wait look again. */
