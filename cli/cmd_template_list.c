@@ -3,6 +3,7 @@
 #include "lib/base/fd.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
 #include "lib/base/banned.h"
 
@@ -54,12 +55,37 @@ const struct cli_command cmd_template_list = {.name = "template list",
                                               .help = "List the templates (--quiet: names only)",
                                               .run = run_list};
 
+/* The newest build that is ready, flat; the whole list is for --json. */
+static int print_info(const struct cli *cli, const char *body)
+{
+    json_t *doc = json_loads(body, 0, NULL), *builds = json_object_get(doc, "builds"), *row;
+    size_t i;
+    json_t *newest = NULL;
+    json_array_foreach(builds, i, row)
+    {
+        if (newest == NULL && strcmp(text_of(row, "status"), "ready") == 0)
+            newest = row;
+    }
+    json_object_set_new(doc, "buildCount", json_integer((json_int_t)json_array_size(builds)));
+    if (newest != NULL)
+        json_object_update(doc, newest);
+    json_object_del(doc, "builds");
+    char *text = json_dumps(doc, JSON_ENCODE_ANY);
+    int code = text ? cli_print_json(cli, text) : 1;
+    free(text);
+    json_decref(doc);
+    return code;
+}
+
 static int run_info(struct cli *cli)
 {
     ABX_AUTO_FREE char *body = NULL;
     if (cli_client(cli) < 0 || abx_template_get(cli->client, cli->args[0], &body, &cli->err) < 0)
         return cli_fail(cli);
-    return cli_print_json(cli, body);
+    if (!cli->v.json)
+        return print_info(cli, body);
+    puts(body);
+    return 0;
 }
 
 const struct cli_command cmd_template_info = {

@@ -14,7 +14,7 @@ abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
 abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cli)
 abx_add_suite(e2e_templates 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/templates)
-abx_add_suite(e2e_docs 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
+abx_add_suite(e2e_docs 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
 abx_add_suite(e2e_dist 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/dist)
 
 # The verbs check-config and version alone: what the policy vectors are driven through.

@@ -89,7 +89,9 @@ class Engine:
 
     def reports(self):
         """Sanitizer reports in any file below the state folder: (path, last lines)."""
-        for folder, _, names in os.walk(self.state):
+        for folder, folders, names in os.walk(self.state):
+            if folder == self.state:
+                folders[:] = [name for name in folders if name != "layers"]  # what is in images is not ours
             for name in names:
                 path = os.path.join(folder, name)
                 if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) < 1 << 24:
