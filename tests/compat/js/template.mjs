@@ -1,7 +1,7 @@
 // tests/compat/js/template.mjs SDK BASE: the JavaScript SDK's own template builder, unmodified, against the engine that
 // the environment names. BASE is the template or image to build on ("" for the SDK's default base image).
 import assert from 'node:assert/strict'
-import { mkdtempSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -10,6 +10,7 @@ import { check, refused, runAll } from './checks.mjs'
 const { Template, Sandbox, BuildError, waitForFile, waitForTimeout } = await import(pathToFileURL(process.argv[2]).href)
 const RUN = `js${process.pid}-${Date.now()}`
 const context = mkdtempSync(join(tmpdir(), 'abx-compat-'))
+process.on('exit', () => rmSync(context, { recursive: true }))
 mkdirSync(join(context, 'app/deep'), { recursive: true })
 writeFileSync(join(context, 'app/main.txt'), 'from the context\n')
 writeFileSync(join(context, 'app/deep/x.bin'), Buffer.alloc(300_000, 7))

@@ -1,6 +1,8 @@
 """tests/compat/py/template.py: the Python SDK's own template builder, unmodified, against the engine that the
 environment names."""
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -10,6 +12,7 @@ from e2b import BuildException, Sandbox, SandboxException, Template, wait_for_fi
 
 RUN = f"py{os.getpid()}-{time.time_ns()}"
 context = tempfile.mkdtemp(prefix="abx-compat-")
+atexit.register(shutil.rmtree, context)
 os.makedirs(os.path.join(context, "app/deep"))
 for name, data in (("app/main.txt", b"from the context\n"), ("app/deep/x.bin", bytes(300_000)), ("one.txt", b"one\n")):
     with open(os.path.join(context, name), "wb") as f:
