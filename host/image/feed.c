@@ -7,6 +7,7 @@
 #include "lib/contract/step.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -20,12 +21,20 @@ static const uint32_t types[] = {[ABX__TAR_FILE] = ABX_STEP_FILE,
                                  [ABX__TAR_HARDLINK] = ABX_STEP_HARDLINK,
                                  [ABX__TAR_FIFO] = ABX_STEP_FIFO};
 
-/* A pipe of the kernel would do as well, but would raise a signal when the step is gone. */
+/* A pipe of the kernel would do as well, but would raise a signal when the step is gone. The engine
+ * reads the same line by its event loop, which made it non-blocking for everybody: a step that
+ * writes slowly is waited for. */
 static int send_all(int fd, const void *data, size_t len)
 {
     const char *p = data;
     while (len > 0) {
         ssize_t n = send(fd, p, len, MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN) {
+            struct pollfd ready = {.fd = fd, .events = POLLOUT};
+            if (poll(&ready, 1, -1) < 0 && errno != EINTR)
+                return -errno;
+            continue;
+        }
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

@@ -358,3 +358,42 @@ TEST(limits_of_archives_hold)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         assert_int_equal(abx__tar_afford(&rows[i], NULL), -1);
 }
+
+struct slow_reader {
+    int fd;
+    size_t got;
+};
+
+static void *read_slowly(void *arg)
+{
+    struct slow_reader *r = arg;
+    char chunk[4096];
+    ssize_t n;
+    usleep(100000); /* long enough for the line to be full */
+    while ((n = read(r->fd, chunk, sizeof(chunk))) > 0)
+        r->got += (size_t)n;
+    return NULL;
+}
+
+/* The engine reads the step's line by its event loop: the worker's end is non-blocking too. */
+TEST(feed_waits_for_a_step_that_writes_slowly)
+{
+    static char data[4 << 20];
+    struct kit_tar t = kit_tar_new("gzip");
+    struct kit_entry big = {.name = "big"};
+    kit_tar_put(&t, &big, data, sizeof(data));
+    int in = kit_tar_end(&t), line[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line), 0);
+    assert_int_equal(abx_fd_set_nonblock(line[0], true), 0);
+    struct slow_reader r = {.fd = line[1]};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_slowly, &r), 0);
+    struct abx_error err = {0};
+    int fed = abx__copy_feed(in, line[0], &err);
+    close(line[0]);
+    pthread_join(thread, NULL);
+    close(line[1]);
+    if (fed < 0)
+        fail_msg("%s", err.msg);
+    assert_true(r.got > sizeof(data));
+}
