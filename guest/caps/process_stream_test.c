@@ -120,9 +120,9 @@ TEST(t22_output_without_listeners_is_kept_and_replayed)
     run_until(is_not_running, p);
     struct watcher all, tail, bare;
     watch(&all, p, 0);
+    run_until(has_ended, &all); /* by now the pipes are read to their end, too */
     watch(&tail, p, 2999990);
     watch(&bare, p, ABX_PROCESS_FROM_NOW);
-    run_until(has_ended, &all);
     run_until(has_ended, &tail);
     run_until(has_ended, &bare);
     assert_int_equal(all.bytes, 3000004);
