@@ -304,3 +304,12 @@ bool abx__exec_judge(struct abx__exec *x, struct abx__job *j)
     x->envp = abx__child_environment(j->server, pairs, count, &j->arena);
     return x->envp || no_memory(j);
 }
+
+int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
+                    const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
+                    struct abx_error *err)
+{
+    struct abx_run_spec full = *spec;
+    full.umask = c->server->umask;
+    return abx_run_start(&c->server->loop, &full, ops, owner, ret, err);
+}

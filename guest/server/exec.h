@@ -1,6 +1,7 @@
 /* guest/server/exec.h: what /shell, /shell/stream and /process/start ask before they run a program.
  * server-api.md 4.5, policy.md A12. */
 #pragma once
+#include "guest/caps/run.h"
 #include "guest/server/server_priv.h"
 
 struct abx__exec {
@@ -17,3 +18,8 @@ bool abx__exec_read(struct abx__call *c, struct abx__exec *x);
 /** The guards and the policy, in their order; then the program, argv and environment to run. The
  * body must be the job's. False: the outcome is set. Pool thread. */
 bool abx__exec_judge(struct abx__exec *x, struct abx__job *j);
+/** The one place where a call starts a program that is run to its end: what holds for every child of
+ * the server is added here. As abx_run_start(). Loop thread. */
+int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
+                    const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
+                    struct abx_error *err);

@@ -1,8 +1,6 @@
 /* guest/server/shell.c: POST /shell: a program without a shell, run to its end. server-api.md 4.5.
  *
  * The checks that look at files run on the pool; the program is started on the loop. */
-#include "guest/caps/run.h"
-#include "guest/caps/tree.h"
 #include "guest/server/exec.h"
 
 #include "lib/base/assert.h"
@@ -123,8 +121,7 @@ static void start(struct abx__job *j)
                                 .argv = x->argv,
                                 .envp = x->envp,
                                 .cwd = x->cwd,
-                                .timeout_ms = x->timeout_ms,
-                                .umask = c->server->umask};
+                                .timeout_ms = x->timeout_ms};
     struct shell *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         abx__call_fail(c, 500, "MemoryError", "out of memory");
@@ -137,7 +134,7 @@ static void start(struct abx__job *j)
     s->max = max < OUTPUT_MAX ? (size_t)max : (size_t)OUTPUT_MAX;
     abx_buf_init(&s->out[0], s->max + 1);
     abx_buf_init(&s->out[1], s->max + 1);
-    if (abx_run_start(&c->server->loop, &spec, &ops, s, &s->run, &err) < 0) {
+    if (abx__exec_start(c, &spec, &ops, s, &s->run, &err) < 0) {
         shell_free(s);
         if (err.sys)
             abx__call_fail_errno(c, err.sys, x->argv[0]);
