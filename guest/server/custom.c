@@ -2,10 +2,10 @@
  *
  * Values go both ways as they came. security.md S32: credentials stay here. */
 #include "guest/server/commands_priv.h"
-#include "guest/server/hosts/scan.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/contract/contract.h"
+#include "lib/json/scan.h"
 
 #include <ctype.h>
 

@@ -2,11 +2,11 @@
  */
 #include "guest/server/hosts/host_priv.h"
 
-#include "guest/server/hosts/scan.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
+#include "lib/json/scan.h"
 
 #include <errno.h>
 #include <stdlib.h>

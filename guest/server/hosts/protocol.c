@@ -1,10 +1,10 @@
 /* guest/server/hosts/protocol.c: lines to messages and back. Pure. */
 #include "guest/server/hosts/protocol.h"
 
-#include "guest/server/hosts/scan.h"
 #include "lib/base/assert.h"
 #include "lib/base/parse.h"
 #include "lib/json/json.h"
+#include "lib/json/scan.h"
 
 #include <stddef.h>
 

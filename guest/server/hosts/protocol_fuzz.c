@@ -1,7 +1,7 @@
 /* guest/server/hosts/protocol_fuzz.c: any bytes from a host: the same messages at every split. */
 #include "guest/server/hosts/protocol.h"
 
-#include "guest/server/hosts/scan.h"
+#include "lib/json/scan.h"
 
 #include <assert.h>
 

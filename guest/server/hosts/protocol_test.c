@@ -2,8 +2,8 @@
  * writes. */
 #include "guest/server/hosts/protocol.h"
 
-#include "guest/server/hosts/scan.h"
 #include "lib/base/assert.h"
+#include "lib/json/scan.h"
 #include "tests/unit/test.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* guest/server/hosts/scan.h: where the values of a JSON text stand. Checks the grammar, converts
+/* lib/json/scan.h: where the values of a JSON text stand. Checks the grammar, converts
  * nothing: integers of any size and every spelling of a string survive as they came. Pure. */
 #pragma once
 #include "lib/base/str.h"

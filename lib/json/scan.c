@@ -1,5 +1,5 @@
-/* guest/server/hosts/scan.c: a JSON grammar checker without recursion (RFC 8259). */
-#include "guest/server/hosts/scan.h"
+/* lib/json/scan.c: a JSON grammar checker without recursion (RFC 8259). */
+#include "lib/json/scan.h"
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
-/* guest/server/hosts/scan_test.c: the grammar, case by case, and the walk over members. */
-#include "guest/server/hosts/scan.h"
+/* lib/json/scan_test.c: the grammar, case by case, and the walk over members. */
+#include "lib/json/scan.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
