@@ -1,6 +1,7 @@
 /* host/engine/api_images.c: images to build on: /abx/v1/images (an addition of ours). Loop thread.
  *
- * POST takes a rootfs tar, or with ?kind=oci an OCI layout, plain or gzip or zstd, as the body. */
+ * POST takes a rootfs tar, or with ?kind=oci or docker an OCI layout or a docker-archive (what it
+ * is is seen in it), plain or gzip or zstd, as the body. */
 #include "host/engine/api_priv.h"
 #include "host/engine/builds_priv.h"
 #include "host/engine/page_priv.h"
@@ -161,12 +162,18 @@ static void on_import_close(struct abx__call *c)
 
 static enum abx_import_kind kind_of(struct abx__call *c)
 {
+    static const struct {
+        const char *name;
+        enum abx_import_kind kind;
+    } kinds[] = {
+        {"rootfs", ABX_IMPORT_ROOTFS}, {"oci", ABX_IMPORT_OCI}, {"docker", ABX_IMPORT_OCI}};
     struct abx_str kind = ABX_STR("rootfs");
     if (abx_url_query_get(c->req->query, "kind", c->req->arena, &kind) < 0)
         return 0;
-    return abx_str_is(kind, "rootfs") ? ABX_IMPORT_ROOTFS
-           : abx_str_is(kind, "oci")  ? ABX_IMPORT_OCI
-                                      : 0;
+    for (size_t i = 0; i < ABX_COUNTOF(kinds); i++)
+        if (abx_str_is(kind, kinds[i].name))
+            return kinds[i].kind;
+    return 0;
 }
 
 static struct import *import_new(struct abx__call *c)
@@ -223,7 +230,7 @@ static void put(struct abx__call *c)
                       "validation error: an image's name: 1 to 63 of [a-z0-9-_.], not"
                       " 'host'");
     else if (kind_of(c) == 0)
-        abx__api_fail(c, 400, "validation error: kind: rootfs or oci");
+        abx__api_fail(c, 400, "validation error: kind: rootfs, oci or docker");
     else
         abx__sink_start(c, IMAGE_MAX_BYTES, on_received);
 }

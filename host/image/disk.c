@@ -215,10 +215,17 @@ static int put_opaque(struct disk *d)
     return fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) < 0 ? -errno : 0;
 }
 
+/* A link is opened only where it stays below the folder (docker.c). */
+static bool is_for_files(const struct abx__tar_entry *e)
+{
+    return e->type == ABX__TAR_FILE || e->type == ABX__TAR_DIR ||
+           (e->type == ABX__TAR_SYMLINK && abx_str_ends(abx_str(e->path), ".tar"));
+}
+
 static int put(struct disk *d, struct abx_error *err)
 {
     const char *path = d->e.path, *name = path;
-    if (d->kind == ABX__DISK_FILES && d->e.type != ABX__TAR_FILE && d->e.type != ABX__TAR_DIR)
+    if (d->kind == ABX__DISK_FILES && !is_for_files(&d->e))
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "%.100s is no file or folder", path);
     int r;
     if (d->e.is_opaque) {

@@ -309,7 +309,7 @@ static int body_oci(struct kit *k)
     }
     static const struct kit_entry none[] = {{.name = "f", .text = "x"}};
     CHECK(kit_import(k, ABX_IMPORT_OCI, kit_tar_of(NULL, none, 1)) < 0);
-    CHECK(strstr(k->err.msg, "is this an OCI layout?") != NULL);
+    CHECK(strstr(k->err.msg, "is this an OCI layout or") != NULL);
     static const struct kit_entry odd[] = {{.name = "index.json", .type = AE_IFLNK, .link = "/x"}};
     CHECK(kit_import(k, ABX_IMPORT_OCI, kit_tar_of(NULL, odd, 1)) < 0);
     CHECK(strstr(k->err.msg, "is no file or folder") != NULL);
@@ -320,6 +320,118 @@ static int body_oci(struct kit *k)
 TEST(import_takes_an_oci_layout)
 {
     kit_run(false, body_oci);
+}
+
+/* ---- docker-archives ---- */
+struct docker {
+    const char *manifest, *diff_ids; /* the layer's digest stands where "%s" does */
+    struct kit_entry more[2];
+    const char *want; /* part of the refusal; NULL: it is taken */
+    enum abx_code code;
+};
+
+#define DOCKER_MANIFEST(layers)                                                                    \
+    "[{\"Config\":\"c.json\",\"RepoTags\":[\"x:1\"],\"Layers\":[" layers "]}]"
+
+static const struct docker dockers[] = {
+    {DOCKER_MANIFEST("\"a/layer.tar\",\"b/layer.tar\""),
+     "\"%s\",\"%s\"",
+     {{.name = "b/layer.tar", .type = AE_IFLNK, .link = "../a/layer.tar"}},
+     NULL,
+     ABX_OK},
+    {DOCKER_MANIFEST("\"b/layer.tar\""),
+     "\"%s\"",
+     {{.name = "b/layer.tar", .type = AE_IFLNK, .link = "/etc/passwd"}},
+     "b/layer.tar",
+     ABX_CODE__COUNT},
+    {DOCKER_MANIFEST("\"b/layer.tar\""),
+     "\"%s\"",
+     {{.name = "b/layer.tar", .type = AE_IFLNK, .link = "../../../../etc/passwd"}},
+     "b/layer.tar",
+     ABX_CODE__COUNT},
+    {DOCKER_MANIFEST("\"../a/layer.tar\""), "\"%s\"", {{0}}, "a/layer.tar", ABX_CODE__COUNT},
+    {DOCKER_MANIFEST("\"a\""), "\"%s\"", {{0}}, "a is no file", ABX_INVALID_ARGUMENT},
+    {DOCKER_MANIFEST("\"a/layer.tar\""),
+     "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"",
+     {{0}},
+     "does not have the digest",
+     ABX_DATA_LOSS},
+    {DOCKER_MANIFEST("\"a/layer.tar\""),
+     "\"md5:x\"",
+     {{0}},
+     "no sha256 digest",
+     ABX_INVALID_ARGUMENT},
+    {DOCKER_MANIFEST("\"a/layer.tar\""), "", {{0}}, "1 layers, 0 diff_ids", ABX_INVALID_ARGUMENT},
+    {DOCKER_MANIFEST(""), "", {{0}}, "0 layers (1 to", ABX_INVALID_ARGUMENT},
+    {"[]", "", {{0}}, "0 images", ABX_INVALID_ARGUMENT},
+    {"{}", "", {{0}}, "0 images", ABX_INVALID_ARGUMENT},
+    {"[{},{}]", "", {{0}}, "2 images", ABX_INVALID_ARGUMENT},
+    {"[{\"Config\":\"c.json\"}]", "", {{0}}, "Layers", ABX_INVALID_ARGUMENT},
+    {"not json", "", {{0}}, "manifest.json", ABX_INVALID_ARGUMENT},
+    {DOCKER_MANIFEST("\"a/layer.tar\""),
+     "\"%s\"",
+     {{.name = "odd", .type = AE_IFLNK, .link = "a"}},
+     "is no file or folder",
+     ABX_INVALID_ARGUMENT},
+};
+
+static int docker_of(const struct docker *d)
+{
+    static const struct kit_entry files[] = {{.name = "a", .text = "text"}};
+    struct kit_tar t = kit_tar_new(NULL);
+    int layer = kit_tar_of(NULL, files, 1);
+    struct abx_digest digest = kit_digest(layer);
+    char hex[72] = "sha256:", diff_ids[256], config[512], data[65536];
+    abx_hex_encode(digest.bytes, sizeof(digest.bytes), hex + 7);
+    ssize_t n = pread(layer, data, sizeof(data), 0);
+    assert_true(n > 0 && n < (ssize_t)sizeof(data));
+    close(layer);
+    struct kit_entry e = {.name = "a/layer.tar"};
+    kit_tar_put(&t, &e, data, (size_t)n);
+    for (size_t i = 0, at = 0; d->diff_ids[i] != 0 || (diff_ids[at] = 0); i++) {
+        if (d->diff_ids[i] == '%') {
+            memcpy(diff_ids + at, hex, sizeof(hex) - 1);
+            at += strlen(hex);
+            i++;
+        } else {
+            diff_ids[at++] = d->diff_ids[i];
+        }
+    }
+    snprintf(config, sizeof(config),
+             "{\"config\":{\"User\":\"u\",\"Env\":[\"A=1\"]},\"rootfs\":{\"diff_ids\":[%s]}}",
+             diff_ids);
+    kit_tar_add(&t, &(struct kit_entry){.name = "c.json", .text = config});
+    kit_tar_add(&t, &(struct kit_entry){.name = "manifest.json", .text = d->manifest});
+    for (size_t i = 0; i < 2 && d->more[i].name != NULL; i++)
+        kit_tar_add(&t, &d->more[i]);
+    return kit_tar_end(&t);
+}
+
+static int body_docker(struct kit *k)
+{
+    CHECK(kit_start(k) == 0);
+    for (size_t i = 0; i < sizeof(dockers) / sizeof(dockers[0]); i++) {
+        const struct docker *d = &dockers[i];
+        int before = count_layers(k);
+        snprintf(k->text, sizeof(k->text), "row %zu", i);
+        int r = kit_import(k, ABX_IMPORT_OCI, docker_of(d));
+        CHECK(r == (d->want == NULL ? 0 : -1));
+        if (d->want != NULL) {
+            CHECK(strstr(k->err.msg, d->want) != NULL && count_layers(k) == before);
+            CHECK(d->code == ABX_CODE__COUNT || d->code == k->err.code);
+            continue;
+        }
+        CHECK(k->image->layer_count == 2 && kit_missing(k, k->image) == 0);
+        CHECK(memcmp(&k->image->layers[0], &k->image->layers[1], ABX_DIGEST_LEN) != 0);
+        CHECK(strcmp(k->image->user, "u") == 0 && strcmp(abx_image_env(k->image, "A"), "1") == 0);
+    }
+    CHECK(kit_stop(k) == 0);
+    return 0;
+}
+
+TEST(t_sec_s53_docker_archives)
+{
+    kit_run(false, body_docker);
 }
 
 /* ---- pure parts ---- */

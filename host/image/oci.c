@@ -1,6 +1,6 @@
-/* host/image/oci.c: an OCI image layout (a tar of it) into layers. Every blob is hashed as it is
- * read and must have the name it goes by; each layer's tar must be the one its configuration names
- * (security S53). */
+/* host/image/oci.c: an OCI image layout (a tar of it) into layers; a docker-archive goes to
+ * docker.c. Every blob is hashed as it is read and must have the name it goes by; each layer's tar
+ * must be the one its configuration names (security S53). */
 #include "host/image/unpack_priv.h"
 
 #include "lib/base/assert.h"
@@ -73,12 +73,11 @@ struct oci {
     struct abx_unpack_result *result;
 };
 
-/* "sha256:HEX" */
-static int parse_digest(struct abx_str text, struct abx_digest *ret, struct abx_error *err)
+int abx__digest_parse(struct abx_str text, struct abx_digest *ret, struct abx_error *err)
 {
     if (!abx_str_starts(text, "sha256:") ||
         abx_hex_decode(abx_str_sub(text, 7, text.len), ret->bytes, sizeof(ret->bytes)) < 0)
-        return abx_err_set(err, ABX_INVALID_ARGUMENT, "OCI: \"%.80s\" is no sha256 digest",
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "image: \"%.80s\" is no sha256 digest",
                            text.len > 0 ? text.ptr : "");
     return 0;
 }
@@ -154,7 +153,7 @@ static int find_manifest(struct oci *o, struct manifest *ret, struct abx_error *
     size_t len;
     int r = abx_fd_read_file(o->dir_fd, "index.json", MANIFEST_MAX, &text, &len);
     if (r < 0)
-        return abx_err_sys(err, r, "OCI: index.json (is this an OCI layout?)");
+        return abx_err_sys(err, r, "OCI: index.json (is this an OCI layout or a docker-archive?)");
     if (decode(o, abx_str_n(text, len), manifest_fields, ret, err) < 0)
         return -1;
     for (int nested = 0; ret->manifests.count > 0; nested++) {
@@ -162,7 +161,7 @@ static int find_manifest(struct oci *o, struct manifest *ret, struct abx_error *
         struct abx_digest digest;
         ABX_AUTO_BUF blob;
         abx_buf_init(&blob, MANIFEST_MAX + 1);
-        if (d == NULL || parse_digest(d->digest, &digest, err) < 0 ||
+        if (d == NULL || abx__digest_parse(d->digest, &digest, err) < 0 ||
             read_blob(o, &digest, MANIFEST_MAX, &blob, err) < 0)
             return -1;
         *ret = (struct manifest){0};
@@ -177,8 +176,7 @@ static int find_manifest(struct oci *o, struct manifest *ret, struct abx_error *
     return 0;
 }
 
-/* Two layers of one content are two folders: the later one goes by another name. */
-static void name_apart(struct abx_unpack_result *r, uint32_t at)
+void abx__layers_name_apart(struct abx_unpack_result *r, uint32_t at)
 {
     for (uint32_t i = at + 1; i < r->layer_count; i++) {
         if (memcmp(&r->layers[i].digest, &r->layers[at].digest, sizeof(struct abx_digest)) != 0)
@@ -198,7 +196,7 @@ static int unpack_layer(struct oci *o, const struct descriptor *d, struct abx_st
 {
     struct abx_digest named, is, tar;
     char name[16];
-    if (parse_digest(d->digest, &named, err) < 0 || parse_digest(diff_id, &tar, err) < 0)
+    if (abx__digest_parse(d->digest, &named, err) < 0 || abx__digest_parse(diff_id, &tar, err) < 0)
         return -1;
     ABX_AUTO_FD fd = open_blob(o, &named, err);
     if (fd < 0)
@@ -209,8 +207,13 @@ static int unpack_layer(struct oci *o, const struct descriptor *d, struct abx_st
         return -1;
     if (memcmp(&is, &named, sizeof(is)) != 0 || memcmp(&info->digest, &tar, sizeof(tar)) != 0)
         return abx_err_set(err, ABX_DATA_LOSS, "OCI: a layer does not have its digest");
-    name_apart(o->result, at);
+    abx__layers_name_apart(o->result, at);
     return 0;
+}
+
+static bool has(const struct oci *o, const char *name)
+{
+    return faccessat(o->dir_fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static int unpack_image(struct oci *o, struct abx_error *err)
@@ -220,7 +223,7 @@ static int unpack_image(struct oci *o, struct abx_error *err)
     struct abx_digest digest;
     ABX_AUTO_BUF text;
     abx_buf_init(&text, ABX_IMPORT_CONFIG_MAX + 1);
-    if (find_manifest(o, &m, err) < 0 || parse_digest(m.config.digest, &digest, err) < 0 ||
+    if (find_manifest(o, &m, err) < 0 || abx__digest_parse(m.config.digest, &digest, err) < 0 ||
         read_blob(o, &digest, ABX_IMPORT_CONFIG_MAX, &text, err) < 0 ||
         decode(o, abx_buf_str(&text), config_fields, &c, err) < 0)
         return -1;
@@ -247,9 +250,14 @@ int abx__oci_unpack(int fd, int at_fd, struct abx_unpack_result *ret, struct abx
     o.dir_fd = openat(at_fd, "oci", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (o.dir_fd < 0)
         return abx_err_sys(err, -errno, "open the layout");
-    abx_arena_init(&o.arena, ARENA_MAX);
-    int r = unpack_image(&o, err);
-    abx_arena_done(&o.arena);
+    int r;
+    if (!has(&o, "index.json") && has(&o, "manifest.json")) {
+        r = abx__docker_unpack(o.dir_fd, at_fd, ret, err);
+    } else {
+        abx_arena_init(&o.arena, ARENA_MAX);
+        r = unpack_image(&o, err);
+        abx_arena_done(&o.arena);
+    }
     abx_fd_close(&o.dir_fd);
     return r;
 }

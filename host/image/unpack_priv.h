@@ -59,12 +59,20 @@ const struct abx__tar_budget *abx__tar_spent(const struct abx__tar *t);
 int abx__tar_count(struct abx__tar *t, struct abx_error *err);
 
 /* ---- where it goes ---- */
-enum abx__disk_kind { ABX__DISK_LAYER, ABX__DISK_FILES }; /* FILES: folders and files only */
+/* FILES: folders, files, and links called X.tar, by which a docker-archive repeats a layer. */
+enum abx__disk_kind { ABX__DISK_LAYER, ABX__DISK_FILES };
 /** Unpacks @fd into the new folder @name below @at_fd. @ret_file may be NULL. */
 int abx__disk_unpack(int fd, int at_fd, const char *name, enum abx__disk_kind kind,
                      struct abx_layer_info *ret, struct abx_digest *ret_file,
                      struct abx_error *err);
 /** Normalises @in_fd for a COPY step on @out_fd; failures are said there. */
 int abx__copy_feed(int in_fd, int out_fd, struct abx_error *err);
-/** Unpacks the OCI layout on @fd into the layers l0 (topmost), l1, ... below @at_fd. */
+/** Unpacks the OCI layout or docker-archive on @fd into the layers l0 (topmost), l1, ... below
+ *  @at_fd. */
 int abx__oci_unpack(int fd, int at_fd, struct abx_unpack_result *ret, struct abx_error *err);
+/** The docker-archive that lies in @dir_fd, into the same layers. */
+int abx__docker_unpack(int dir_fd, int at_fd, struct abx_unpack_result *ret, struct abx_error *err);
+/** "sha256:HEX" */
+int abx__digest_parse(struct abx_str text, struct abx_digest *ret, struct abx_error *err);
+/** Two layers of one content are two folders: the later one, @at, goes by another name. */
+void abx__layers_name_apart(struct abx_unpack_result *r, uint32_t at);
