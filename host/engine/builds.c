@@ -39,7 +39,8 @@ void abx__job_set_phase(struct abx__job *j, enum abx__phase to)
 
 void abx__job_step_name(const struct abx__job *j, char out[ABX__STEP_NAME])
 {
-    if (j->phase == ABX__STEPPING && j->is_running_step && j->prelude == 0)
+    bool is_at_step = j->is_running_step || j->joined[0] != '\0';
+    if (j->phase == ABX__STEPPING && is_at_step && j->prelude == 0)
         snprintf(out, ABX__STEP_NAME, "%u", (unsigned)j->steps_done + 1);
     else if (j->phase == ABX__REHEARSING)
         snprintf(out, ABX__STEP_NAME, "finalize");
@@ -77,15 +78,31 @@ void abx__builds_go_on(struct abx__engine *e)
     }
 }
 
-bool abx__builds_is_running(const struct abx__job *j)
+static bool is_same_step(const struct abx__job *a, const struct abx__job *b)
 {
-    const struct abx__job *other;
+    return a != b && memcmp(a->key, b->key, sizeof(a->key)) == 0;
+}
+
+struct abx__job *abx__builds_runner(const struct abx__job *j)
+{
+    struct abx__job *other;
     abx_list_foreach(other, &j->engine->builds->jobs, struct abx__job, node)
     {
-        if (other != j && other->is_running_step && memcmp(other->key, j->key, sizeof(j->key)) == 0)
-            return true;
+        if (other->is_running_step && is_same_step(other, j))
+            return other;
     }
-    return false;
+    return NULL;
+}
+
+void abx__builds_joined(struct abx__job *runner, void (*fn)(struct abx__job *j, void *arg),
+                        void *arg)
+{
+    struct abx__job *j;
+    abx_list_foreach(j, &runner->engine->builds->jobs, struct abx__job, node)
+    {
+        if (j->phase == ABX__STEPPING && j->is_waiting && is_same_step(j, runner))
+            fn(j, arg);
+    }
 }
 
 void abx__builds_poke(struct abx__engine *e)

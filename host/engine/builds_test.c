@@ -308,6 +308,104 @@ TEST(builds_newer_one_cancels_and_the_same_step_waits)
     kit_teardown();
 }
 
+/* Two builds at once whose second RUN is held; the runner's and the follower's names. */
+static void start_twins(const char *command, const char *limits, struct named *first,
+                        struct named *second)
+{
+    char body[512], declared[128];
+    snprintf(body, sizeof(body),
+             "{\"fromImage\":\"e2bdev/base\",\"steps\":[{\"type\":\"RUN\",\"args\":[\"%s\"]}]}",
+             command);
+    setup();
+    kit.hold_steps = true;
+    *first = build("first", body);
+    KIT_UNTIL(kit.build_count == 1);
+    kit_output(kit.builds[0], "before\n");
+    snprintf(declared, sizeof(declared), "{\"name\":\"second\"%s}", limits);
+    *second = declare(declared);
+    expect(202, start(second, body));
+    do {
+        ask_status(second, "?logsOffset=0");
+    } while (!kit_said("the same step runs in build "));
+    assert_int_equal(kit.build_count, 1);
+}
+
+TEST(builds_twins_run_once_with_one_log)
+{
+    static const char *const lines[] = {"[builder 1/1] RUN a", "[builder 1/1] [stdout]: before",
+                                        "[builder 1/1] [stdout]: while",
+                                        "CACHED [builder 1/1] RUN a"};
+    struct named first, second;
+    start_twins("a", "", &first, &second);
+    assert_true(kit_said(first.build_id));
+    kit_output(kit.builds[0], "while\n");
+    kit.hold_steps = false;
+    await(&second, "ready");
+    await(&first, "ready");
+    assert_false(kit_said("CACHED"));
+    ask_status(&second, "?logsOffset=0");
+    const char *at = kit.body.ptr;
+    for (size_t i = 0; i < ABX_COUNTOF(lines); i++) {
+        at = strstr(at, lines[i]);
+        if (at == NULL)
+            fail_msg("'%s' is not there, or not in order: %s", lines[i], kit.body.ptr);
+    }
+    assert_non_null(strstr(kit.body.ptr, "[stdout]: before\",\"step\":\"1\""));
+    assert_int_equal(kit.made_count, 1);
+    kit_teardown();
+}
+
+TEST(builds_twins_fail_together)
+{
+    struct named first, second;
+    start_twins("exit 3", "", &first, &second);
+    kit.hold_steps = false;
+    await(&second, "error");
+    assert_true(kit_said("step 1: RUN exit 3: failed to run command 'exit 3': exit status 3"
+                         "\\nbefore\\nfirst line\\nlast line\",\"step\":\"1\""));
+    await(&first, "error");
+    assert_int_equal(kit.step_count, 1);
+    kit_teardown();
+}
+
+TEST(builds_with_other_limits_try_for_themselves)
+{
+    struct named first, second;
+    start_twins("exit 3", ",\"memoryMB\":2048", &first, &second);
+    kit.hold_steps = false;
+    await(&second, "error");
+    await(&first, "error");
+    assert_int_equal(kit.step_count, 2);
+    kit_teardown();
+}
+
+TEST(builds_without_the_cache_are_followed_by_nobody)
+{
+    setup();
+    kit.hold_steps = true;
+    struct named first = build("first", "{\"fromImage\":\"e2bdev/base\",\"force\":true,\"steps\":["
+                                        "{\"type\":\"RUN\",\"args\":[\"a\"]}]}");
+    struct named second = build("second", "{\"fromImage\":\"e2bdev/base\",\"steps\":["
+                                          "{\"type\":\"RUN\",\"args\":[\"a\"]}]}");
+    KIT_UNTIL(kit.build_count == 2);
+    kit.hold_steps = false;
+    await(&first, "ready");
+    await(&second, "ready");
+    kit_teardown();
+}
+
+TEST(builds_whose_runner_is_canceled_run_themselves)
+{
+    struct named first, second;
+    start_twins("a", "", &first, &second);
+    expect(204, kit_ask("DELETE", "/templates/first", NULL, NULL));
+    kit.hold_steps = false;
+    await(&second, "ready");
+    assert_false(kit_said("CACHED"));
+    assert_int_equal(kit.step_count, 1);
+    kit_teardown();
+}
+
 TEST(builds_a_foreign_image_gets_the_account)
 {
     kit_setup();

@@ -97,3 +97,12 @@ void abx__job_log_line(struct abx__job *j, const char *who, bool is_stderr, stru
     abx__job_log(j, ABX__INFO, "%s [%s]: %.*s", who, is_stderr ? "stderr" : "stdout",
                  ABX_STR_FMT(line));
 }
+
+void abx__job_output(struct abx__job *j, bool is_stderr, struct abx_str line)
+{
+    char who[64];
+    snprintf(who, sizeof(who), "[builder %u/%zu]", (unsigned)j->steps_done + 1,
+             j->plan.steps.count);
+    abx__tail_add(&j->tail, line);
+    abx__job_log_line(j, who, is_stderr, line);
+}

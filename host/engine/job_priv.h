@@ -1,6 +1,5 @@
 /* host/engine/job_priv.h: a build at work. Private to builds.c, job_log.c, job_steps.c,
- * rehearsal.c.
- */
+ * job_join.c, rehearsal.c. */
 #pragma once
 #include "host/engine/boot_priv.h"
 #include "host/engine/builds_priv.h"
@@ -35,6 +34,8 @@ struct abx__job {
     bool is_unnoted;                             /* over, and the store does not know yet */
     unsigned char key[crypto_hash_sha256_BYTES]; /* of all up to the step at work */
     unsigned char done_key[crypto_hash_sha256_BYTES];
+    int64_t step_log;                     /* number of the first line of the step at work */
+    char joined[ABX_STORE_BUILD_LEN + 1]; /* whose step @key is followed while waiting; "": none */
     struct abx_defer next;
     /* rehearsal */
     struct abx__wait wait;
@@ -58,6 +59,8 @@ void abx__job_step_name(const struct abx__job *j, char out[ABX__STEP_NAME]);
 enum abx__level { ABX__DEBUG, ABX__INFO, ABX__WARN, ABX__ERROR };
 void abx__job_log(struct abx__job *j, enum abx__level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** A line of the output of the step at work, for the log and for the reason of a failure. */
+void abx__job_output(struct abx__job *j, bool is_stderr, struct abx_str line);
 /** A line of output: "[WHO] [stdout]: TEXT". */
 void abx__job_log_line(struct abx__job *j, const char *who, bool is_stderr, struct abx_str line);
 void abx__job_log_init(struct abx__job *j);
@@ -78,7 +81,19 @@ void abx__job_fail(struct abx__job *j, const struct abx_error *err, struct abx_s
 void abx__job_finish(struct abx__job *j);
 /** Of one that is over: frees it from the loop, once the store knows. */
 void abx__job_close_later(struct abx__job *j);
-/** Whether another job runs the very step that @j is to run. */
-bool abx__builds_is_running(const struct abx__job *j);
+/** The other job that runs the very step that @j is to run, or NULL. */
+struct abx__job *abx__builds_runner(const struct abx__job *j);
+/** Calls @fn for each job that waits for the step that @runner runs. */
+void abx__builds_joined(struct abx__job *runner, void (*fn)(struct abx__job *j, void *arg),
+                        void *arg);
 /** All jobs that wait look again. */
 void abx__builds_poke(struct abx__engine *e);
+
+/** @j waits for the step that @runner runs: its output so far becomes @j's as well. Once. */
+void abx__job_join(struct abx__job *j, struct abx__job *runner);
+/** A line of @runner's step, for those that wait for it. */
+void abx__job_share_line(struct abx__job *runner, struct abx_str line);
+/** The step failed by itself: so it did for those that wait and have the same limits. */
+void abx__job_share_failure(struct abx__job *runner, const struct abx_error *err);
+/** The step of @j failed: ends @j with the last lines of its output. */
+void abx__job_fail_step(struct abx__job *j, const struct abx_error *err);

@@ -218,6 +218,8 @@ static void step_key(struct abx__job *j, const struct abx__plan_step *p, const s
     for (size_t i = 0; p != NULL && i < p->args.count; i++)
         hash_text(&h, args[i]);
     crypto_hash_sha256_update(&h, s->archive_digest.bytes, sizeof(s->archive_digest.bytes));
+    unsigned char is_new = s->no_cache; /* then its layer is nobody else's */
+    crypto_hash_sha256_update(&h, &is_new, sizeof(is_new));
     crypto_hash_sha256_final(&h, j->key);
 }
 
@@ -252,15 +254,21 @@ static void run_step(struct abx__job *j)
     }
     s.no_cache = j->plan.force || (p != NULL && p->force);
     step_key(j, p, &s);
-    j->is_waiting = !s.no_cache && abx__builds_is_running(j);
+    struct abx__job *runner = s.no_cache ? NULL : abx__builds_runner(j);
+    j->is_waiting = runner != NULL;
     if (j->is_waiting) {
         if (s.take_archive_fd >= 0)
             close(s.take_archive_fd);
+        if (j->joined[0] == '\0')
+            say_step(j, "");
+        abx__job_join(j, runner);
         return; /* poked when that step is over */
     }
+    j->joined[0] = '\0';
     abx__tail_clear(&j->tail);
     j->is_running_step = true;
     say_step(j, "");
+    j->step_log = j->log_next;
     abx_build_step(j->builder, &s);
 }
 
@@ -285,11 +293,8 @@ void abx__job_poke(struct abx__job *j)
 static void on_line(void *arg, struct abx_str line)
 {
     struct abx__job *j = arg;
-    char who[64];
-    snprintf(who, sizeof(who), "[builder %u/%zu]", (unsigned)j->steps_done + 1,
-             j->plan.steps.count);
-    abx__tail_add(&j->tail, line);
-    abx__job_log_line(j, who, j->is_stderr, line);
+    abx__job_output(j, j->is_stderr, line);
+    abx__job_share_line(j, line);
 }
 
 static void on_output(void *arg, enum abx_build_stream stream, struct abx_str text)
@@ -314,7 +319,7 @@ static int note_progress(struct abx__job *j, struct abx_error *err)
                                     err);
 }
 
-static void fail_step(struct abx__job *j, const struct abx_error *err)
+void abx__job_fail_step(struct abx__job *j, const struct abx_error *err)
 {
     ABX_AUTO_BUF tail = {.max = ABX__TAIL_TEXT_MAX * 2};
     abx__tail_write(&j->tail, &tail);
@@ -332,9 +337,11 @@ static void on_step(void *arg, const struct abx_step_result *r, const struct abx
     if (err == NULL && r->cached)
         say_step(j, "CACHED ");
     j->is_running_step = false;
+    if (err != NULL)
+        abx__job_share_failure(j, err);
     abx__builds_poke(j->engine);
     if (err != NULL) {
-        fail_step(j, err);
+        abx__job_fail_step(j, err);
         return;
     }
     memcpy(j->done_key, j->key, sizeof(j->done_key));
