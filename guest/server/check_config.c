@@ -259,7 +259,7 @@ static void put_text(struct check *c, struct abx_buf *out)
     const char *lines[ABX_REPORT_MAX];
     size_t count, warnings = collect_warnings(c, lines, c->o->pedantic);
     const struct abx_policy_rule **rules = sorted_rules(c, &count);
-    enum abx_confine confine = abx_policy_confine(c->policy);
+    enum abx_confine_mode confine = abx_policy_confine(c->policy);
     abx_buf_putf(out, "policy ServerPolicy(preset='%s', revision='%s')\n",
                  abx_policy_preset(c->policy), abx_policy_revision(c->policy));
     for (size_t i = 0; rules != NULL && i < count; i++)

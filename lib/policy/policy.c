@@ -358,7 +358,7 @@ bool abx_policy_is_portable(const struct abx_policy *p)
     return abx_json_tree_get(p->root, "confine") == NULL;
 }
 
-enum abx_confine abx_policy_confine(const struct abx_policy *p)
+enum abx_confine_mode abx_policy_confine(const struct abx_policy *p)
 {
     return p->confine;
 }

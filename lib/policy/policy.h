@@ -70,9 +70,9 @@ bool abx_policy_has_tokens(const struct abx_policy *p);
 /** The published server takes the document too: it has nothing of ours. */
 bool abx_policy_is_portable(const struct abx_policy *p);
 
-enum abx_confine { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
+enum abx_confine_mode { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
 /** The `confine` key. `require` is refused at load: confinement is not built. */
-enum abx_confine abx_policy_confine(const struct abx_policy *p);
+enum abx_confine_mode abx_policy_confine(const struct abx_policy *p);
 
 /* ---- Rules: what holds for one endpoint, all layers merged ---- */
 

@@ -51,7 +51,7 @@ struct abx_policy {
     const char *preset;
     struct abx_str base_dir;
     bool is_configured, is_legacy;
-    enum abx_confine confine;
+    enum abx_confine_mode confine;
     struct abx__token *tokens;
     size_t token_count;
     bool allow_anonymous, has_anonymous_scopes, has_allow_anonymous;
