@@ -26,7 +26,6 @@ abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
-abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
 abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)
 # The published server and ours side by side.
@@ -35,5 +34,6 @@ abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)
 # The published cases of user commands, through the server and its Python command host.
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
 abx_add_suite(commands_behaviour 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/behaviour)
+abx_add_suite(commands_kinds 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/kinds)
 # The wheels beside the unmodified published client, against an engine.
 abx_add_suite(e2e_wheels 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/wheels)

@@ -176,6 +176,77 @@ TEST(a_later_init_must_know_the_token)
                         "access token reset not authorized");
 }
 
+TEST(range_rows)
+{
+    static const struct {
+        const char *value;
+        int count;
+        struct abx__range first;
+    } rows[] = {
+        {"", 0, {0, 0}},
+        {"lines=1-2", 0, {0, 0}},
+        {"bytes=0-3", 1, {0, 4}},
+        {"bytes=5-", 1, {5, 5}},
+        {"bytes=-3", 1, {7, 3}},
+        {"bytes=-30", 1, {0, 10}},
+        {"bytes=9-99", 1, {9, 1}},
+        {"bytes=0-0, 2-3 ,9-9", 3, {0, 1}},
+        {"bytes=99-,0-1", 1, {0, 2}},
+        {"bytes=0-9,0-9", 0, {0, 0}}, /* more than the file: all of it */
+        {"bytes=10-", -1, {0, 0}},
+        {"bytes=-0", -1, {0, 0}},
+        {"bytes=3-2", -1, {0, 0}},
+        {"bytes=a-b", -1, {0, 0}},
+        {"bytes=", -1, {0, 0}},
+        {"bytes=1", -1, {0, 0}},
+        {"bytes=99999999999999999999-", -1, {0, 0}},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct abx__range out[ABX__RANGES] = {{0, 0}};
+        int count = abx__ranges_parse(abx_str(rows[i].value), 10, out);
+        if (count != rows[i].count)
+            print_error("%s\n", rows[i].value);
+        assert_int_equal(count, rows[i].count);
+        if (count > 0) {
+            assert_int_equal(out[0].from, rows[i].first.from);
+            assert_int_equal(out[0].len, rows[i].first.len);
+        }
+    }
+}
+
+TEST(coding_rows)
+{
+    static const struct {
+        const char *value;
+        enum abx__coding whole, part; /* part: of a range or conditional request */
+    } rows[] = {
+        {"", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip", ABX__GZIP, ABX__IDENTITY},
+        {"x-gzip", ABX__GZIP, ABX__IDENTITY},
+        {"gzip, deflate, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"*", ABX__IDENTITY, ABX__IDENTITY},
+        {"identity", ABX__IDENTITY, ABX__IDENTITY},
+        {"deflate, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip;q=1.0, identity;q=0.5", ABX__GZIP, ABX__IDENTITY},
+        {"gzip;q=0.4, identity;q=0.5", ABX__IDENTITY, ABX__IDENTITY},
+        {"gzip;q=0, br", ABX__IDENTITY, ABX__IDENTITY},
+        {"*;q=0", ABX__NO_CODING, ABX__NO_CODING},
+        {"identity;q=0", ABX__NO_CODING, ABX__NO_CODING},
+        {"gzip, identity; q=0.00", ABX__GZIP, ABX__NO_CODING},
+        {"gzip, deflate, *;q=0", ABX__GZIP, ABX__NO_CODING},
+        {"*, identity;q=0", ABX__GZIP, ABX__NO_CODING},
+        {"*;q=0, identity", ABX__IDENTITY, ABX__IDENTITY},
+        {"*;q=0, identity;q=0.1", ABX__IDENTITY, ABX__IDENTITY},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct abx_str value = abx_str(rows[i].value);
+        if (abx__coding_pick(value, false) != rows[i].whole)
+            print_error("%s\n", rows[i].value);
+        assert_int_equal(abx__coding_pick(value, false), rows[i].whole);
+        assert_int_equal(abx__coding_pick(value, true), rows[i].part);
+    }
+}
+
 TEST(media_type_and_disposition_rows)
 {
     static const struct {

@@ -350,9 +350,9 @@ static const struct abx_host_call_ops call_ops = {on_result, on_error, on_respon
 
 /* ---- calls ---- */
 
-static void start(struct abx__call *c, struct abx_host_call_text *text)
+static void start(struct abx__call *c, const struct abx__commands_host *h,
+                  struct abx_host_call_text *text)
 {
-    struct abx__commands *s = c->server->commands;
     ABX_AUTO_BUF ctx;
     int why = 503;
     abx_buf_init(&ctx, TEXT_BYTES);
@@ -360,7 +360,7 @@ static void start(struct abx__call *c, struct abx_host_call_text *text)
     text->ctx = abx_buf_str(&ctx);
     c->on_close = on_close;
     c->on_drain = on_drain;
-    c->data = abx_buf_failed(&ctx) ? NULL : abx_host_call_start(s->host, text, &call_ops, c, &why);
+    c->data = abx_buf_failed(&ctx) ? NULL : abx_host_call_start(h->host, text, &call_ops, c, &why);
     if (c->data)
         return;
     if (why == 429) {
@@ -383,18 +383,39 @@ static bool wants_events(const struct abx__call *c)
     return false;
 }
 
+/* The arguments as the host gets them, converted where it does not itself. False: answered. */
+static bool take_args(struct abx__call *c, const struct abx__command *command, struct abx_buf *out)
+{
+    struct abx_args_fault fault;
+    if (command->declared == NULL)
+        return true;
+    if (abx_args_coerce(command->declared, body_json(c), c->req->arena, out, &fault) == 0)
+        return true;
+    abx__call_fail(c, strcmp(fault.type, "MemoryError") ? 400 : 500, fault.type, "%s", fault.text);
+    return false;
+}
+
 void abx__command_call(struct abx__call *c, const struct abx__command *command)
 {
+    ABX_AUTO_BUF args;
+    abx_buf_init(&args, ABX_HOST_LINE_MAX);
+    if (!take_args(c, command, &args))
+        return;
     struct abx_host_call_text text = {
         .command = command->name,
-        .args = body_json(c),
+        .args = command->declared ? abx_buf_str(&args) : body_json(c),
         .stream = wants_events(c),
-        .deadline_ms = command->timeout_ms,
+        .deadline_ms = abx__command_deadline_ms(c, command),
     };
+    start(c, command->host, &text);
+}
+
+uint32_t abx__command_deadline_ms(const struct abx__call *c, const struct abx__command *command)
+{
     double limit = abx_policy_limit_f64(c->rule, ABX_LIMIT_TIMEOUT_SECONDS, 0) * 1000;
-    if (limit > 0 && (text.deadline_ms == 0 || limit < text.deadline_ms))
-        text.deadline_ms = limit < 1 ? 1 : (uint32_t)limit;
-    start(c, &text);
+    if (limit <= 0 || (command->timeout_ms && command->timeout_ms <= limit))
+        return command->timeout_ms;
+    return limit < 1 ? 1 : limit > UINT32_MAX ? UINT32_MAX : (uint32_t)limit;
 }
 
 void abx__custom_serve(struct abx__call *c, void *arg)
@@ -425,7 +446,7 @@ void abx__custom_serve(struct abx__call *c, void *arg)
     };
     if (has_body && text.body.len == 0)
         text.body = ABX_STR("{}");
-    start(c, &text);
+    start(c, route->host, &text);
 }
 
 /* ---- whose path it is ---- */
@@ -491,12 +512,13 @@ uint64_t abx__custom_match(const struct abx__custom *custom, struct abx_str path
                            abx__custom_match_fn *done, void *arg)
 {
     const struct abx__custom_route *route = custom->arg;
-    return abx_host_match(route->commands->host, route->n, path, done, arg);
+    return abx_host_match(route->host->host, route->n, path, done, arg);
 }
 
-void abx__custom_match_cancel(struct abx__server *s, uint64_t number)
+void abx__custom_match_cancel(const struct abx__custom *custom, uint64_t number)
 {
-    abx_host_match_cancel(s->commands->host, number);
+    const struct abx__custom_route *route = custom->arg;
+    abx_host_match_cancel(route->host->host, number);
 }
 
 /* ---- questions ---- */
@@ -508,7 +530,7 @@ static struct abx_str members(const struct abx_buf *object)
                             : (struct abx_str){0};
 }
 
-static void refuse(struct abx__commands *s, uint64_t q, const struct abx_policy_verdict *v)
+static void refuse(struct abx__commands_host *h, uint64_t q, const struct abx_policy_verdict *v)
 {
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
@@ -520,10 +542,10 @@ static void refuse(struct abx__commands *s, uint64_t q, const struct abx_policy_
     abx_json_kv_c(&w, "code", abx_policy_code_name(v->code));
     abx_json_kv_c(&w, "message", v->text);
     abx_json_end_object(&w);
-    abx_host_answer(s->host, q, false, members(&body));
+    abx_host_answer(h->host, q, false, members(&body));
 }
 
-static void refuse_text(struct abx__commands *s, uint64_t q, const char *text)
+static void refuse_text(struct abx__commands_host *h, uint64_t q, const char *text)
 {
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
@@ -532,10 +554,10 @@ static void refuse_text(struct abx__commands *s, uint64_t q, const char *text)
     abx_json_begin_object(&w);
     abx_json_kv_c(&w, "message", text);
     abx_json_end_object(&w);
-    abx_host_answer(s->host, q, false, members(&body));
+    abx_host_answer(h->host, q, false, members(&body));
 }
 
-static void answer_path(struct abx__commands *s, const struct abx_host_message *m,
+static void answer_path(struct abx__commands_host *h, const struct abx_host_message *m,
                         struct abx__call *c)
 {
     ABX_AUTO_BUF path, field, op, json;
@@ -549,7 +571,7 @@ static void answer_path(struct abx__commands *s, const struct abx_host_message *
     if (abx_host_text(m->path, &path) < 0 || abx_host_text(m->field, &field) < 0 ||
         abx_host_text(m->access, &op) < 0 ||
         abx__bounds_init(&bounds, c->policy, c->rule, c->req->arena) < 0) {
-        refuse_text(s, m->q, "the path can not be read");
+        refuse_text(h, m->q, "the path can not be read");
         return;
     }
     int access = abx_path_op_parse(abx_buf_str(&op));
@@ -557,37 +579,37 @@ static void answer_path(struct abx__commands *s, const struct abx_host_message *
                                 .op = access < 0 ? ABX_OP_READ : (enum abx_path_op)access,
                                 .field = field.len ? field.ptr : NULL};
     if (!abx__bounds_judge(&bounds, &ask, &found, &v)) {
-        refuse(s, m->q, &v);
+        refuse(h, m->q, &v);
         return;
     }
     abx__call_note_path(c, found);
     struct abx_json_writer w;
     abx_json_writer_init(&w, &json);
     abx_json_str(&w, found);
-    abx_host_answer(s->host, m->q, true, abx_buf_str(&json));
+    abx_host_answer(h->host, m->q, true, abx_buf_str(&json));
 }
 
-static void answer_policy(struct abx__commands *s, const struct abx_host_message *m)
+static void answer_policy(struct abx__commands_host *h, const struct abx_host_message *m)
 {
     ABX_AUTO_BUF json;
     struct abx_error err = {0};
     abx_buf_init(&json, 1 << 20);
     if (abx__policy_answer(m, &json, &err) < 0)
-        refuse_text(s, m->q, err.msg);
+        refuse_text(h, m->q, err.msg);
     else
-        abx_host_answer(s->host, m->q, true, abx_buf_str(&json));
+        abx_host_answer(h->host, m->q, true, abx_buf_str(&json));
 }
 
-void abx__commands_answer(struct abx__commands *s, const struct abx_host_message *m,
+void abx__commands_answer(struct abx__commands_host *h, const struct abx_host_message *m,
                           struct abx__call *c)
 {
     if (!m->has_q)
         return;
     if (abx_str_is(m->what, "\"path\"") && c)
-        answer_path(s, m, c);
+        answer_path(h, m, c);
     else if (abx_str_is(m->what, "\"policy\""))
-        answer_policy(s, m);
+        answer_policy(h, m);
     else
-        refuse_text(s, m->q,
+        refuse_text(h, m->q,
                     abx_str_is(m->what, "\"path\"") ? "the call is over" : "no such question");
 }

@@ -8,11 +8,12 @@
 #include "lib/base/log.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "lib/base/banned.h"
 
-enum { ARENA_BYTES = 16 << 20, HELLO_DEPTH = 64 };
+enum { HELLO_DEPTH = 64, TIMEOUT_MAX_S = 4000000 };
 
 struct command {
     struct abx_str name, description;
@@ -109,30 +110,74 @@ static bool is_name(struct abx_str name)
     return true;
 }
 
-static int take_commands(struct abx__commands *s, const struct hello *h, struct abx_error *err)
+/* The list with room for @more; what it held stays. NULL: no memory. */
+static void *with_room(struct abx_arena *a, const void *items, size_t count, size_t more,
+                       size_t item_size)
 {
+    char *out = abx_arena_array(a, count + more + 1, item_size);
+    if (out && count)
+        memcpy(out, items, count * item_size);
+    return out;
+}
+
+static int take_args(struct abx__commands_host *h, struct abx__command *c, struct abx_error *err)
+{
+    struct abx_args *declared;
+    if (h->kind == ABX_HOST_PYTHON) /* its shim converts */
+        return 0;
+    declared = abx_arena_alloc(&h->all->arena, sizeof(*declared));
+    if (declared == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the commands");
+    c->declared = declared;
+    if (abx_args_read(c->args, &h->all->arena, declared, err) < 0)
+        return abx_err_wrap(err, "command %.*s", ABX_STR_FMT(c->name));
+    return 0;
+}
+
+static int take_command(struct abx__commands_host *h, const struct command *in,
+                        struct abx_error *err)
+{
+    struct abx__commands *s = h->all;
+    const struct abx__command *before = abx__command_find(s, in->name);
+    if (!is_name(in->name)) {
+        notice("command", in->name,
+               "a name is 1 to 128 bytes without slash, blanks and control bytes");
+        return 0;
+    }
+    if (before && before->host != h)
+        return abx_err_set(err, ABX_ALREADY_EXISTS, "command %.*s is in %.80s already",
+                           ABX_STR_FMT(in->name),
+                           before->host->file_count ? before->host->files[0] : "another host");
+    struct abx__command *c = &s->commands[s->command_count];
+    *c = (struct abx__command){
+        .name = in->name,
+        .description = in->description,
+        .args = in->args,
+        .scopes = list_of(&in->scopes),
+        .timeout_ms = in->timeout_s > 0 ? (uint32_t)(fmin(in->timeout_s, TIMEOUT_MAX_S) * 1000 + 1)
+                                        : 0,
+        .is_hidden = in->hidden,
+        .host = h,
+    };
+    s->command_count++;
+    return take_args(h, c, err);
+}
+
+static int take_commands(struct abx__commands_host *host, const struct hello *h,
+                         struct abx_error *err)
+{
+    struct abx__commands *s = host->all;
     const struct command *in = h->commands.items;
-    if (h->commands.count > ABX__COMMANDS_MAX)
+    if (s->command_count + h->commands.count > ABX__COMMANDS_MAX)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "more than %d commands",
                            (int)ABX__COMMANDS_MAX);
-    s->commands = abx_arena_array(&s->arena, h->commands.count + 1, sizeof(*s->commands));
+    s->commands = with_room(&s->arena, s->commands, s->command_count, h->commands.count,
+                            sizeof(*s->commands));
     if (s->commands == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the commands");
-    for (size_t i = 0; i < h->commands.count; i++) {
-        if (!is_name(in[i].name)) {
-            notice("command", in[i].name,
-                   "a name is 1 to 128 bytes without slash, blanks and control bytes");
-            continue;
-        }
-        s->commands[s->command_count++] = (struct abx__command){
-            .name = in[i].name,
-            .description = in[i].description,
-            .args = in[i].args,
-            .scopes = list_of(&in[i].scopes),
-            .timeout_ms = in[i].timeout_s > 0 ? (uint32_t)(in[i].timeout_s * 1000 + 1) : 0,
-            .is_hidden = in[i].hidden,
-        };
-    }
+    for (size_t i = 0; i < h->commands.count; i++)
+        if (take_command(host, &in[i], err) < 0)
+            return -1;
     return 0;
 }
 
@@ -181,8 +226,9 @@ static struct abx_str id_of(struct abx__commands *s, const struct route *r)
         abx_arena_printf(&s->arena, "%.*s %.*s", ABX_STR_FMT(r->method), ABX_STR_FMT(r->path)));
 }
 
-static int take_route(struct abx__commands *s, const struct route *r, struct abx_error *err)
+static int take_route(struct abx__commands_host *h, const struct route *r, struct abx_error *err)
 {
+    struct abx__commands *s = h->all;
     struct abx__server *server = s->server;
     int group = abx_group_parse(r->group);
     if (group < 0 || !is_token(r->method))
@@ -193,10 +239,10 @@ static int take_route(struct abx__commands *s, const struct route *r, struct abx
         return 0;
     }
     struct abx_str id = id_of(s, r);
-    if (id.ptr == NULL)
+    struct abx__custom_route *route = abx_arena_alloc(&s->arena, sizeof(*route));
+    if (id.ptr == NULL || route == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the routes");
-    struct abx__custom_route *route = &s->routes[server->custom_count];
-    *route = (struct abx__custom_route){s, r->n};
+    *route = (struct abx__custom_route){h, r->n};
     server->custom[server->custom_count++] = (struct abx__custom){
         .spec = {.id = id,
                  .method = r->method,
@@ -213,42 +259,54 @@ static int take_route(struct abx__commands *s, const struct route *r, struct abx
     return 0;
 }
 
-static int take_routes(struct abx__commands *s, const struct hello *h, struct abx_error *err)
+static int take_routes(struct abx__commands_host *host, const struct hello *h,
+                       struct abx_error *err)
 {
+    struct abx__commands *s = host->all;
+    struct abx__server *server = s->server;
     const struct route *in = h->routes.items;
-    size_t n = h->routes.count;
-    if (n > ABX__ROUTES_MAX)
+    if (server->custom_count + h->routes.count > ABX__ROUTES_MAX)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "more than %d routes",
                            (int)ABX__ROUTES_MAX);
-    s->routes = abx_arena_array(&s->arena, n + 1, sizeof(*s->routes));
-    s->server->custom = abx_arena_array(&s->arena, n + 1, sizeof(*s->server->custom));
-    if (s->routes == NULL || s->server->custom == NULL)
+    server->custom = with_room(&s->arena, server->custom, server->custom_count, h->routes.count,
+                               sizeof(*server->custom));
+    if (server->custom == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the routes");
-    for (size_t i = 0; i < n; i++)
-        if (take_route(s, &in[i], err) < 0)
+    for (size_t i = 0; i < h->routes.count; i++)
+        if (take_route(host, &in[i], err) < 0)
             return -1;
     return 0;
 }
 
 /* ---- the rest ---- */
 
+void abx__commands_set_group(struct abx__commands *s, struct abx_policy_code_group group)
+{
+    struct abx__server *server = s->server;
+    size_t i = 0;
+    while (i < server->code_group_count && server->code_groups[i].group != group.group)
+        i++;
+    server->code_groups[i] = group; /* room for each group: one row is enough for it */
+    server->code_group_count += i == server->code_group_count;
+}
+
 static int take_groups(struct abx__commands *s, struct json_t *groups, struct abx_error *err)
 {
     const char *name;
     json_t *value;
     struct abx__server *server = s->server;
-    /* later ones come by disable_group() while serving: one more for each group */
-    server->code_groups =
-        abx_arena_array(&s->arena, 2 * ABX_GROUP__COUNT, sizeof(*server->code_groups));
+    if (server->code_groups == NULL)
+        server->code_groups =
+            abx_arena_array(&s->arena, ABX_GROUP__COUNT, sizeof(*server->code_groups));
     if (server->code_groups == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for the groups");
     json_object_foreach(groups, name, value)
     {
         int group = abx_group_parse(abx_str(name));
-        if (group < 0 || !json_is_boolean(value) || server->code_group_count == ABX_GROUP__COUNT)
+        if (group < 0 || !json_is_boolean(value))
             return abx_err_set(err, ABX_INVALID_ARGUMENT, "groups: unknown group '%.64s'", name);
-        server->code_groups[server->code_group_count++] =
-            (struct abx_policy_code_group){(enum abx_group)group, json_is_true(value)};
+        abx__commands_set_group(
+            s, (struct abx_policy_code_group){(enum abx_group)group, json_is_true(value)});
     }
     return 0;
 }
@@ -283,25 +341,34 @@ static void print_notices(const struct hello *h)
         fprintf(stderr, "notice: %.*s\n", ABX_STR_FMT(in[i]));
 }
 
-int abx__commands_take_hello(struct abx__commands *s, struct abx_str text, struct abx_error *err)
+static int take_policy(struct abx__server *server, struct json_t *policy, struct abx_error *err)
 {
+    if (policy == NULL || json_is_null(policy))
+        return 0;
+    if (server->code_text)
+        return abx_err_set(err, ABX_FAILED_PRECONDITION,
+                           "a second file gives a policy in code: write them into one");
+    return abx__server_code_policy(server, policy, err);
+}
+
+int abx__commands_take_hello(struct abx__commands_host *host, struct abx_str text,
+                             struct abx_error *err)
+{
+    struct abx__commands *s = host->all;
     struct abx_json_limits limits = {
         .max_bytes = ABX_HOST_LINE_MAX, .max_depth = HELLO_DEPTH, .wide_numbers = true};
     struct hello h = {0};
-    abx_arena_init(&s->arena, ARENA_BYTES);
-    if (abx_json_parse(text, &limits, &s->hello, err) < 0 ||
-        abx_json_decode(s->hello, hello_fields, &h, &s->arena, err) < 0)
+    if (abx_json_parse(text, &limits, &host->hello, err) < 0 ||
+        abx_json_decode(host->hello, hello_fields, &h, &s->arena, err) < 0)
         return abx_err_wrap(err, "hello of the command host");
     if (h.protocol != ABX_HOST_PROTOCOL)
         return abx_err_set(err, ABX_FAILED_PRECONDITION,
                            "the command host speaks protocol %u, this server %d", h.protocol,
                            (int)ABX_HOST_PROTOCOL);
     print_notices(&h);
-    s->server->has_own_table = h.has_builtins && !h.builtins;
-    if (take_commands(s, &h, err) < 0 || take_routes(s, &h, err) < 0 ||
+    s->server->has_own_table |= h.has_builtins && !h.builtins;
+    if (take_commands(host, &h, err) < 0 || take_routes(host, &h, err) < 0 ||
         take_groups(s, h.groups, err) < 0 || take_address(s, h.serve, err) < 0)
         return -1;
-    if (h.policy && !json_is_null(h.policy))
-        return abx__server_code_policy(s->server, h.policy, err);
-    return 0;
+    return take_policy(s->server, h.policy, err);
 }

@@ -98,7 +98,6 @@ struct abx__route {
     const char *id; /* of lib/policy/endpoints.h; NULL ends an array */
     void (*serve)(struct abx__call *c);
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
-    bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
 extern const struct abx__route abx__core_routes[];     /* core.c */
 extern const struct abx__route abx__files_routes[];    /* files.c */
@@ -305,7 +304,7 @@ bool abx__custom_path_match(struct abx_str pattern, struct abx_str path, struct 
 typedef void abx__custom_match_fn(void *arg, struct abx_str params);
 uint64_t abx__custom_match(const struct abx__custom *custom, struct abx_str path,
                            abx__custom_match_fn *done, void *arg);
-void abx__custom_match_cancel(struct abx__server *s, uint64_t number);
+void abx__custom_match_cancel(const struct abx__custom *custom, uint64_t number);
 
 /* ---- what command hosts ask of the daemon (serve.c) ---- */
 

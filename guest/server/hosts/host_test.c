@@ -2,7 +2,7 @@
  * some that do not. */
 #include "guest/server/hosts/host.h"
 
-#include "guest/server/hosts/python.h"
+#include "guest/server/hosts/launch.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
@@ -242,14 +242,15 @@ static void open_with(struct rig *r, const char *text, void (*change)(struct abx
     struct abx_error err = {0};
     struct abx_host_options o;
     write_file(r->file, text);
-    struct abx_python_host p = {.program = "/usr/bin/python3",
+    struct abx_host_launch p = {.kind = ABX_HOST_PYTHON,
+                                .program = "/usr/bin/python3",
                                 .envp = env,
                                 .files = files,
                                 .file_count = 1,
                                 .is_isolated = true,
                                 .base_dir = r->dir,
                                 .version = "0.4.0a6"};
-    assert_int_equal(abx_python_host_options(&p, &r->arena, &o, &err), 0);
+    assert_int_equal(abx_host_launch_options(&p, &r->arena, &o, &err), 0);
     o.restart_min_ms = 10;
     if (change)
         change(&o);

@@ -5,7 +5,7 @@
  * slow caller stops its own stream and no other. Values are slices of the line, copied on, never
  * converted. */
 #pragma once
-#include "lib/base/buf.h"
+#include "guest/server/hosts/text.h"
 #include "lib/base/err.h"
 
 enum {
@@ -60,9 +60,6 @@ struct abx_host_message {
 /** Reads one line. -1: not JSON, no object, or a number where none is. */
 int abx_host_message_parse(struct abx_str line, struct abx_host_message *ret,
                            struct abx_error *err);
-/** A slice that is a JSON string, decoded into @out. -1: no string, or no room. A lone surrogate
- * becomes U+FFFD. */
-int abx_host_text(struct abx_str json, struct abx_buf *out);
 
 /* ---- what the server says ---- */
 
