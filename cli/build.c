@@ -160,9 +160,9 @@ static const char *ready_of(struct cli_project *p)
 /* template.yaml's env, but for what its caller must set, is the image's. */
 static size_t put_env(struct job *j, size_t count)
 {
-    const struct cli_yaml *env = j->p->t.env;
+    const struct abx_yaml *env = j->p->t.env;
     for (size_t i = 0; env && i < env->count; i++) {
-        if (env->items[i].type != CLI_YAML_STR || env->items[i].text.len == 0)
+        if (env->items[i].type != ABX_YAML_STR || env->items[i].text.len == 0)
             continue;
         const char **args = abx_arena_array(&j->p->arena, 2, sizeof(*args));
         if (args == NULL)

@@ -206,7 +206,7 @@ static void check_copy(struct cli_project *p, const struct abx_df_instruction *i
 /* "--port 5000", "--port=5000", ":5000" in a start command. */
 static void check_start(struct cli_project *p)
 {
-    const struct cli_yaml *start = cli_yaml_get(p->t.root, "start_cmd");
+    const struct abx_yaml *start = abx_yaml_get(p->t.root, "start_cmd");
     if (start == NULL)
         return;
     for (size_t i = 0; i < start->text.len; i++) {
@@ -231,7 +231,7 @@ static void check_start(struct cli_project *p)
 static void check_ports(struct cli_project *p)
 {
     for (size_t i = 0; p->t.ports && i < p->t.ports->count; i++) {
-        const struct cli_yaml *n = &p->t.ports->items[i];
+        const struct abx_yaml *n = &p->t.ports->items[i];
         struct place x = {
             "B005", CLI_ERROR, &p->yaml, {n->line, n->column, n->width}, "take another port"};
         uint32_t port;

@@ -60,7 +60,7 @@ static size_t collect_args(struct cli *cli, struct cli_project *p, struct abx_df
         if (value && *value)
             out[n++] = (struct abx_df_variable){abx_str(names[i]), abx_str(value)};
     }
-    const struct cli_yaml *yaml = p->has_template ? p->t.build_args : NULL;
+    const struct abx_yaml *yaml = p->has_template ? p->t.build_args : NULL;
     for (size_t i = 0; yaml && i < yaml->count && i < 64; i++)
         out[n++] = (struct abx_df_variable){yaml->items[i].key, yaml->items[i].text};
     for (size_t i = 0; i < cli->v.build_arg_count; i++)
@@ -174,7 +174,7 @@ int cli_project_open(struct cli *cli, const char *dir, struct cli_project *p, st
     p->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (p->dir_fd < 0 || p->dir == NULL)
         return abx_err_sys(err, p->dir ? -errno : -ENOMEM, "template folder %s", dir);
-    if (read_source(p, "template.yaml", CLI_YAML_TEXT_MAX, &p->yaml, err) < 0)
+    if (read_source(p, "template.yaml", ABX_YAML_TEXT_MAX, &p->yaml, err) < 0)
         return -1;
     p->has_template = cli_template_read(&p->yaml, &p->arena, &p->findings, &p->t) == 0;
     if (read_source(p, p->t.dockerfile ? p->t.dockerfile : "Dockerfile", ABX_DF_TEXT_MAX,

@@ -26,12 +26,12 @@ struct key {
     bool is_required;
     uint32_t min, max;
     const char *choices; /* CHOICE: "a b c"; RETIRED: what replaces it */
-    void (*check)(struct reader *r, const struct cli_yaml *node);
+    void (*check)(struct reader *r, const struct abx_yaml *node);
 };
 
-static int finding(struct reader *r, enum cli_level level, const struct cli_yaml *at,
+static int finding(struct reader *r, enum cli_level level, const struct abx_yaml *at,
                    const char *advice, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-static int finding(struct reader *r, enum cli_level level, const struct cli_yaml *at,
+static int finding(struct reader *r, enum cli_level level, const struct abx_yaml *at,
                    const char *advice, const char *fmt, ...)
 {
     char text[400];
@@ -49,17 +49,17 @@ static int finding(struct reader *r, enum cli_level level, const struct cli_yaml
     return cli_findings_add(r->f, &x, "%s", text);
 }
 
-static struct cli_yaml key_of(const struct cli_yaml *entry)
+static struct abx_yaml key_of(const struct abx_yaml *entry)
 {
-    return (struct cli_yaml){
+    return (struct abx_yaml){
         .line = entry->key_line, .column = entry->key_column, .width = (unsigned)entry->key.len};
 }
 
 /* ---- single keys ---- */
 
-static void check_spec_version(struct reader *r, const struct cli_yaml *n)
+static void check_spec_version(struct reader *r, const struct abx_yaml *n)
 {
-    if (n->type != CLI_YAML_INT || !abx_str_is(n->text, "5"))
+    if (n->type != ABX_YAML_INT || !abx_str_is(n->text, "5"))
         finding(r, CLI_ERROR, n, "spec_version: 5", "spec_version is the integer 5");
 }
 
@@ -72,20 +72,20 @@ static bool is_identifier(struct abx_str s)
     return good;
 }
 
-static bool is_number(const struct cli_yaml *n, uint32_t min, uint32_t max, uint32_t *ret)
+static bool is_number(const struct abx_yaml *n, uint32_t min, uint32_t max, uint32_t *ret)
 {
-    return n->type == CLI_YAML_INT && abx_parse_u32(n->text, ret) == 0 && *ret >= min &&
+    return n->type == ABX_YAML_INT && abx_parse_u32(n->text, ret) == 0 && *ret >= min &&
            *ret <= max;
 }
 
-static void check_operations(struct reader *r, const struct cli_yaml *n)
+static void check_operations(struct reader *r, const struct abx_yaml *n)
 {
-    if (n->type != CLI_YAML_LIST) {
+    if (n->type != ABX_YAML_LIST) {
         finding(r, CLI_ERROR, n, NULL, "operations is a list of names");
         return;
     }
     for (size_t i = 0; i < n->count; i++) {
-        if (n->items[i].type != CLI_YAML_STR || n->items[i].text.len == 0)
+        if (n->items[i].type != ABX_YAML_STR || n->items[i].text.len == 0)
             finding(r, CLI_ERROR, &n->items[i], NULL, "an operation is a name");
         for (size_t k = 0; k < i; k++)
             if (abx_str_eq(n->items[k].text, n->items[i].text))
@@ -94,24 +94,24 @@ static void check_operations(struct reader *r, const struct cli_yaml *n)
 }
 
 /* One service of `provides`: exactly protocol, version, port, operations. */
-static void check_service(struct reader *r, const struct cli_yaml *s)
+static void check_service(struct reader *r, const struct abx_yaml *s)
 {
     static const char *const names[] = {"protocol", "version", "port", "operations"};
-    struct cli_yaml at = key_of(s);
+    struct abx_yaml at = key_of(s);
     uint32_t number = 0;
     if (!is_identifier(s->key))
         finding(r, CLI_ERROR, &at, "lower-case letters, digits, '-' and '_'", "no service name");
-    if (s->type != CLI_YAML_MAP) {
+    if (s->type != ABX_YAML_MAP) {
         finding(r, CLI_ERROR, s, "protocol, version, port, operations", "a service is a mapping");
         return;
     }
     for (size_t i = 0; i < ABX_COUNTOF(names); i++)
-        if (cli_yaml_get(s, names[i]) == NULL)
+        if (abx_yaml_get(s, names[i]) == NULL)
             finding(r, CLI_ERROR, &at, NULL, "the service has no %s", names[i]);
     for (size_t i = 0; i < s->count; i++) {
-        const struct cli_yaml *n = &s->items[i];
-        struct cli_yaml key = key_of(n);
-        if (abx_str_is(n->key, "protocol") ? n->type != CLI_YAML_STR || n->text.len == 0 : false)
+        const struct abx_yaml *n = &s->items[i];
+        struct abx_yaml key = key_of(n);
+        if (abx_str_is(n->key, "protocol") ? n->type != ABX_YAML_STR || n->text.len == 0 : false)
             finding(r, CLI_ERROR, n, NULL, "protocol is a name");
         else if (abx_str_is(n->key, "version") && !is_number(n, 1, UINT32_MAX, &number))
             finding(r, CLI_ERROR, n, NULL, "version is an integer from 1");
@@ -124,15 +124,15 @@ static void check_service(struct reader *r, const struct cli_yaml *s)
             finding(r, CLI_ERROR, &key, "protocol, version, port, operations",
                     "a service has no key '%.*s'", ABX_STR_FMT(abx_str_sub(n->key, 0, 80)));
     }
-    const struct cli_yaml *protocol = cli_yaml_get(s, "protocol"), *port = cli_yaml_get(s, "port");
+    const struct abx_yaml *protocol = abx_yaml_get(s, "protocol"), *port = abx_yaml_get(s, "port");
     if (protocol && port && abx_str_is(protocol->text, "agent-sandbox-server") &&
         is_number(port, 1, 65535, &number))
         r->t->server_port = number;
 }
 
-static void check_provides(struct reader *r, const struct cli_yaml *n)
+static void check_provides(struct reader *r, const struct abx_yaml *n)
 {
-    if (n->type != CLI_YAML_MAP) {
+    if (n->type != ABX_YAML_MAP) {
         finding(r, CLI_ERROR, n, "provides: {}", "provides is a mapping of services");
         return;
     }
@@ -140,55 +140,55 @@ static void check_provides(struct reader *r, const struct cli_yaml *n)
         check_service(r, &n->items[i]);
 }
 
-static void check_platforms(struct reader *r, const struct cli_yaml *n)
+static void check_platforms(struct reader *r, const struct abx_yaml *n)
 {
-    for (size_t i = 0; n->type == CLI_YAML_LIST && i < n->count; i++)
+    for (size_t i = 0; n->type == ABX_YAML_LIST && i < n->count; i++)
         if (!abx_str_is(n->items[i].text, "linux/amd64"))
             finding(r, CLI_ERROR, &n->items[i], "platforms: [linux/amd64]",
                     "sandboxes are linux/amd64 only");
-    if (n->type != CLI_YAML_LIST)
+    if (n->type != ABX_YAML_LIST)
         finding(r, CLI_ERROR, n, "platforms: [linux/amd64]", "platforms is a list");
 }
 
-static void check_secrets(struct reader *r, const struct cli_yaml *n)
+static void check_secrets(struct reader *r, const struct abx_yaml *n)
 {
     finding(r, CLI_ERROR, n, "give it to the sandbox: abx create --env", "secrets are not built");
 }
 
-static void check_confine(struct reader *r, const struct cli_yaml *n)
+static void check_confine(struct reader *r, const struct abx_yaml *n)
 {
     finding(r, CLI_ERROR, n, "leave it out: the server runs without", "confine is not built");
 }
 
-static void check_build(struct reader *r, const struct cli_yaml *n)
+static void check_build(struct reader *r, const struct abx_yaml *n)
 {
-    const struct cli_yaml *network = cli_yaml_get(n, "network");
-    if (n->type != CLI_YAML_MAP || network == NULL || n->count != 1 ||
-        network->type != CLI_YAML_STR) {
+    const struct abx_yaml *network = abx_yaml_get(n, "network");
+    if (n->type != ABX_YAML_MAP || network == NULL || n->count != 1 ||
+        network->type != ABX_YAML_STR) {
         finding(r, CLI_ERROR, n, "build: {network: none}", "build has the one key network");
         return;
     }
     r->t->network = abx_arena_c(r->a, network->text);
 }
 
-static void check_env(struct reader *r, const struct cli_yaml *n)
+static void check_env(struct reader *r, const struct abx_yaml *n)
 {
-    if (n->type != CLI_YAML_MAP) {
+    if (n->type != ABX_YAML_MAP) {
         finding(r, CLI_ERROR, n, NULL, "expected a mapping of names to strings");
         return;
     }
     for (size_t i = 0; i < n->count; i++)
-        if (n->items[i].type != CLI_YAML_STR && n->items[i].type != CLI_YAML_NULL)
+        if (n->items[i].type != ABX_YAML_STR && n->items[i].type != ABX_YAML_NULL)
             finding(r, CLI_ERROR, &n->items[i], "put it in quotes", "%.*s: expected a string",
                     ABX_STR_FMT(abx_str_sub(n->items[i].key, 0, 80)));
     r->t->env = n;
 }
 
-static void check_build_args(struct reader *r, const struct cli_yaml *n)
+static void check_build_args(struct reader *r, const struct abx_yaml *n)
 {
-    const struct cli_yaml *env = r->t->env;
+    const struct abx_yaml *env = r->t->env;
     check_env(r, n);
-    r->t->build_args = n->type == CLI_YAML_MAP ? n : NULL;
+    r->t->build_args = n->type == ABX_YAML_MAP ? n : NULL;
     r->t->env = env;
 }
 
@@ -249,36 +249,36 @@ static bool is_choice(struct abx_str word, const char *choices)
     return false;
 }
 
-static void take_string(struct reader *r, const struct key *k, const struct cli_yaml *n)
+static void take_string(struct reader *r, const struct key *k, const struct abx_yaml *n)
 {
-    bool is_word = n->type == CLI_YAML_STR || (k->kind == CHOICE && n->type == CLI_YAML_BOOL);
-    if (!is_word && !(k->kind == STR && n->type == CLI_YAML_NULL))
+    bool is_word = n->type == ABX_YAML_STR || (k->kind == CHOICE && n->type == ABX_YAML_BOOL);
+    if (!is_word && !(k->kind == STR && n->type == ABX_YAML_NULL))
         finding(r, CLI_ERROR, n, "put it in quotes", "%s: expected a string", k->name);
     else if (k->kind == TEXT && n->text.len == 0)
         finding(r, CLI_ERROR, n, NULL, "%s: empty", k->name);
     else if (k->kind == CHOICE && !is_choice(n->text, k->choices))
         finding(r, CLI_ERROR, n, NULL, "%s is one of: %s", k->name, k->choices);
-    else if (k->offset && n->type != CLI_YAML_NULL)
+    else if (k->offset && n->type != ABX_YAML_NULL)
         *(const char **)(void *)((char *)r->t + k->offset) = abx_arena_c(r->a, n->text);
 }
 
-static void take_list(struct reader *r, const struct key *k, const struct cli_yaml *n)
+static void take_list(struct reader *r, const struct key *k, const struct abx_yaml *n)
 {
     uint32_t number;
-    bool good = n->type == CLI_YAML_LIST;
+    bool good = n->type == ABX_YAML_LIST;
     for (size_t i = 0; good && i < n->count; i++)
         good = k->kind == PORTS ? is_number(&n->items[i], k->min, k->max, &number)
-                                : n->items[i].type == CLI_YAML_STR;
+                                : n->items[i].type == ABX_YAML_STR;
     if (!good)
         finding(r, CLI_ERROR, n, NULL, "%s: expected a list of %s", k->name,
                 k->kind == PORTS ? "port numbers" : "strings");
     else
-        *(const struct cli_yaml **)(void *)((char *)r->t + k->offset) = n;
+        *(const struct abx_yaml **)(void *)((char *)r->t + k->offset) = n;
 }
 
-static void take_value(struct reader *r, const struct key *k, const struct cli_yaml *n)
+static void take_value(struct reader *r, const struct key *k, const struct abx_yaml *n)
 {
-    struct cli_yaml at = key_of(n);
+    struct abx_yaml at = key_of(n);
     void *to = (char *)r->t + k->offset;
     switch (k->kind) {
     case STR:
@@ -292,10 +292,10 @@ static void take_value(struct reader *r, const struct key *k, const struct cli_y
                     k->max);
         return;
     case MAP:
-        if (n->type != CLI_YAML_MAP)
+        if (n->type != ABX_YAML_MAP)
             finding(r, CLI_ERROR, n, NULL, "%s: expected a mapping", k->name);
         else
-            *(const struct cli_yaml **)to = n;
+            *(const struct abx_yaml **)to = n;
         return;
     case STRINGS:
     case PORTS:
@@ -312,9 +312,9 @@ static void take_value(struct reader *r, const struct key *k, const struct cli_y
 }
 
 /* A key that nobody knows is kept by the published client, so it is a warning only. */
-static void warn_unknown(struct reader *r, const struct cli_yaml *n)
+static void warn_unknown(struct reader *r, const struct abx_yaml *n)
 {
-    struct cli_yaml at = key_of(n);
+    struct abx_yaml at = key_of(n);
     char advice[80] = "";
     for (const struct key *k = keys; k->name; k++)
         if (k->kind != RETIRED && abx_str_is_near(n->key, k->name))
@@ -325,9 +325,9 @@ static void warn_unknown(struct reader *r, const struct cli_yaml *n)
 
 static void read_keys(struct reader *r)
 {
-    struct cli_yaml top = {.line = 1, .column = 1, .width = 1};
+    struct abx_yaml top = {.line = 1, .column = 1, .width = 1};
     for (size_t i = 0; i < r->t->root->count; i++) {
-        const struct cli_yaml *n = &r->t->root->items[i];
+        const struct abx_yaml *n = &r->t->root->items[i];
         const struct key *k = keys;
         while (k->name && !abx_str_is(n->key, k->name))
             k++;
@@ -337,9 +337,9 @@ static void read_keys(struct reader *r)
             warn_unknown(r, n);
     }
     for (const struct key *k = keys; k->name; k++)
-        if (k->is_required && cli_yaml_get(r->t->root, k->name) == NULL)
+        if (k->is_required && abx_yaml_get(r->t->root, k->name) == NULL)
             finding(r, CLI_ERROR, &top, NULL, "%s is missing", k->name);
-    const struct cli_yaml *provider = cli_yaml_get(r->t->root, "provider");
+    const struct abx_yaml *provider = abx_yaml_get(r->t->root, "provider");
     if (provider && r->t->template_id[0] == '\0')
         finding(r, CLI_ERROR, provider, NULL, "provider needs template_id beside it");
     if (provider && r->t->image[0])
@@ -356,8 +356,8 @@ static const char *stand_in_token(void *ctx, const char *name)
 
 static void take_policy_finding(struct reader *r, const struct abx_finding *p)
 {
-    const struct cli_yaml *at =
-        p->pointer ? cli_yaml_at(r->t->server, abx_str(p->pointer)) : r->t->server;
+    const struct abx_yaml *at =
+        p->pointer ? abx_yaml_at(r->t->server, abx_str(p->pointer)) : r->t->server;
     struct cli_finding x = {.rule = p->rule ? p->rule : "P",
                             .level = p->kind == ABX_FINDING_DOCUMENT ? CLI_ERROR : CLI_WARNING,
                             .source = r->t->source,
@@ -376,7 +376,7 @@ static void read_policy(struct reader *r)
     struct abx_report report;
     struct abx_policy *policy = NULL;
     abx_buf_init(&b, POLICY_MAX);
-    cli_yaml_to_json(r->t->server, &b);
+    abx_yaml_to_json(r->t->server, &b);
     if (abx_buf_failed(&b)) {
         finding(r, CLI_ERROR, r->t->server, NULL, "server: over 256 KiB");
         return;
@@ -398,6 +398,21 @@ static void read_policy(struct reader *r)
     abx_report_done(&report);
 }
 
+static int parse(const struct cli_source *source, struct abx_arena *a, struct cli_findings *f,
+                 struct abx_yaml **ret)
+{
+    struct abx_yaml_fault fault;
+    if (abx_yaml_parse(source->text, a, &fault, ret) == 0)
+        return 0;
+    struct cli_finding x = {.rule = "Y",
+                            .source = source,
+                            .line = fault.line,
+                            .column = fault.column,
+                            .width = fault.width,
+                            .advice = fault.advice};
+    return cli_findings_add(f, &x, "%s", fault.text);
+}
+
 int cli_template_read(const struct cli_source *source, struct abx_arena *a, struct cli_findings *f,
                       struct cli_template *ret)
 {
@@ -416,7 +431,7 @@ int cli_template_read(const struct cli_source *source, struct abx_arena *a, stru
                                  .network = "none",
                                  .server_port = SERVER_PORT};
     struct reader r = {ret, a, f};
-    if (cli_yaml_parse(source, a, f, &ret->root) < 0)
+    if (parse(source, a, f, &ret->root) < 0)
         return -1;
     read_keys(&r);
     if (ret->server != NULL && cli_server_block_check(source, ret->server, f) == 0)

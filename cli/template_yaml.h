@@ -1,11 +1,12 @@
 /* cli/template_yaml.h: template.yaml, specification 5 of the published packages and our own keys.
  */
 #pragma once
-#include "cli/yaml.h"
+#include "cli/findings.h"
+#include "lib/yaml/yaml.h"
 
 struct cli_template {
     const struct cli_source *source;
-    struct cli_yaml *root;
+    struct abx_yaml *root;
     const char *name, *version, *description; /* "" when absent, as all strings here */
     const char *start_cmd, *ready_cmd;
     const char *image, *provider, *template_id;
@@ -13,7 +14,7 @@ struct cli_template {
     const char *envd_inject;       /* auto, true, false */
     const char *network;           /* of RUN; "none" */
     uint32_t cpu_count, memory_mb; /* 0: the platform's */
-    const struct cli_yaml *env, *build_args, *provides, *ports, *server, *tags; /* NULL: absent */
+    const struct abx_yaml *env, *build_args, *provides, *ports, *server, *tags; /* NULL: absent */
     const char *policy_json; /* `server` as canonical JSON; NULL without one */
     char revision[17];       /* of the policy; "" while it has faults */
     uint32_t server_port;    /* of the service in `provides`; 9000 by default */
@@ -24,7 +25,7 @@ struct cli_template {
 int cli_template_read(const struct cli_source *source, struct abx_arena *a, struct cli_findings *f,
                       struct cli_template *ret);
 /** The structural rules of a `server` block (published-client.md 5); 0 or -1. */
-int cli_server_block_check(const struct cli_source *source, const struct cli_yaml *server,
+int cli_server_block_check(const struct cli_source *source, const struct abx_yaml *server,
                            struct cli_findings *f);
 /** Checks a policy document in JSON by the policy library; prints what is wrong to stderr. */
 bool cli_policy_check(const char *name, struct abx_str json);

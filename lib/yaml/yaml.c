@@ -1,5 +1,5 @@
-/* cli/yaml.c: YAML by libfyaml into our own tree. */
-#include "cli/yaml.h"
+/* lib/yaml/yaml.c: YAML by libfyaml into our own tree. */
+#include "lib/yaml/yaml.h"
 #include "lib/base/assert.h"
 #include "lib/base/parse.h"
 #include "lib/json/json.h"
@@ -12,31 +12,30 @@
 static const char no_mapping[] = "the document is no mapping of keys to values";
 
 struct reader {
-    const struct cli_source *source;
+    struct abx_str source;
     struct abx_arena *a;
-    struct cli_findings *f;
+    struct abx_yaml_fault *fault;
     unsigned depth;
     size_t nodes;
 };
 
-static int fail(struct reader *r, const struct cli_yaml *at, const char *text, const char *advice)
+static int fail(struct reader *r, const struct abx_yaml *at, const char *text, const char *advice)
 {
-    struct cli_finding x = {.rule = "Y",
-                            .source = r->source,
-                            .line = at->line,
-                            .column = at->column,
-                            .width = at->width,
-                            .advice = advice};
-    return cli_findings_add(r->f, &x, "%s", text);
+    *r->fault = (struct abx_yaml_fault){.line = at->line,
+                                        .column = at->column,
+                                        .width = at->width,
+                                        .text = text,
+                                        .advice = advice};
+    return -1;
 }
 
-const char *cli_yaml_type_name(enum cli_yaml_type type)
+const char *abx_yaml_type_name(enum abx_yaml_type type)
 {
     static const char *const names[] = {
-        [CLI_YAML_NULL] = "nothing",   [CLI_YAML_BOOL] = "a boolean", [CLI_YAML_INT] = "an integer",
-        [CLI_YAML_FLOAT] = "a number", [CLI_YAML_STR] = "a string",   [CLI_YAML_LIST] = "a list",
-        [CLI_YAML_MAP] = "a mapping"};
-    _Static_assert(ABX_COUNTOF(names) == CLI_YAML__COUNT, "one name per type");
+        [ABX_YAML_NULL] = "nothing",   [ABX_YAML_BOOL] = "a boolean", [ABX_YAML_INT] = "an integer",
+        [ABX_YAML_FLOAT] = "a number", [ABX_YAML_STR] = "a string",   [ABX_YAML_LIST] = "a list",
+        [ABX_YAML_MAP] = "a mapping"};
+    _Static_assert(ABX_COUNTOF(names) == ABX_YAML__COUNT, "one name per type");
     return names[type];
 }
 
@@ -95,7 +94,7 @@ static bool is_doubtful_number(struct abx_str s)
     return true;
 }
 
-static int resolve_plain(struct reader *r, struct cli_yaml *node)
+static int resolve_plain(struct reader *r, struct abx_yaml *node)
 {
     static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
     static const char *const booleans[] = {"true", "false", NULL};
@@ -106,52 +105,52 @@ static int resolve_plain(struct reader *r, struct cli_yaml *node)
     if (abx_str_starts(s, "-"))
         number = abx_str_sub(s, 1, SIZE_MAX);
     if (is_one_of(s, nulls))
-        node->type = CLI_YAML_NULL;
+        node->type = ABX_YAML_NULL;
     else if (is_one_of(s, booleans))
-        node->type = CLI_YAML_BOOL;
+        node->type = ABX_YAML_BOOL;
     else if (is_one_of(s, doubtful))
         return fail(r, node, "a boolean to some readers of YAML, a string to others",
                     "write true or false, or put it in quotes");
     else if (is_doubtful_number(number))
         return fail(r, node, "not the same to all readers of YAML", "put it in quotes");
     else if (number.len > 0 && digits(number) == number.len)
-        node->type = CLI_YAML_INT;
+        node->type = ABX_YAML_INT;
     else if (is_float(number))
-        node->type = CLI_YAML_FLOAT;
+        node->type = ABX_YAML_FLOAT;
     return 0;
 }
 
 /* ---- the tree ---- */
 
-static void set_place(struct reader *r, struct cli_yaml *node, struct fy_token *token)
+static void set_place(struct reader *r, struct abx_yaml *node, struct fy_token *token)
 {
     const struct fy_mark *mark = token ? fy_token_start_mark(token) : NULL;
     const struct fy_mark *end = token ? fy_token_end_mark(token) : NULL;
-    if (mark == NULL || mark->input_pos > r->source->text.len)
+    if (mark == NULL || mark->input_pos > r->source.len)
         return;
     size_t at = mark->input_pos, start = at;
-    while (start > 0 && r->source->text.ptr[start - 1] != '\n')
+    while (start > 0 && r->source.ptr[start - 1] != '\n')
         start--;
     node->line = (unsigned)mark->line + 1;
     node->column = (unsigned)(at - start) + 1;
     node->width = 1;
     if (end != NULL && end->line == mark->line && end->input_pos > at)
         node->width = (unsigned)(end->input_pos - at);
-    if (at > start && strchr("\"'", r->source->text.ptr[at - 1]) != NULL) {
+    if (at > start && strchr("\"'", r->source.ptr[at - 1]) != NULL) {
         node->column--; /* the mark stands behind the quote */
         node->width++;
     }
 }
 
-static int convert(struct reader *r, struct fy_node *from, struct cli_yaml *to);
+static int convert(struct reader *r, struct fy_node *from, struct abx_yaml *to);
 
-static int convert_scalar(struct reader *r, struct fy_node *from, struct cli_yaml *to)
+static int convert_scalar(struct reader *r, struct fy_node *from, struct abx_yaml *to)
 {
     size_t len = 0;
     const char *text = fy_node_get_scalar(from, &len);
     set_place(r, to, fy_node_get_scalar_token(from));
     to->text = abx_arena_str(r->a, abx_str_n(text ? text : "", len));
-    to->type = CLI_YAML_STR;
+    to->type = ABX_YAML_STR;
     if (to->text.ptr == NULL)
         return fail(r, to, "the document is too large", NULL);
     if (fy_node_get_style(from) == FYNS_ALIAS)
@@ -161,15 +160,15 @@ static int convert_scalar(struct reader *r, struct fy_node *from, struct cli_yam
     return fy_node_get_style(from) == FYNS_PLAIN ? resolve_plain(r, to) : 0;
 }
 
-static int convert_list(struct reader *r, struct fy_node *from, struct cli_yaml *to)
+static int convert_list(struct reader *r, struct fy_node *from, struct abx_yaml *to)
 {
     int count = fy_node_sequence_item_count(from);
     to->items = abx_arena_array(r->a, count > 0 ? (size_t)count : 1, sizeof(*to->items));
     if (to->items == NULL)
         return fail(r, to, "the document is too large", NULL);
-    to->type = CLI_YAML_LIST;
+    to->type = ABX_YAML_LIST;
     for (int i = 0; i < count; i++) {
-        struct cli_yaml *item = &to->items[to->count++];
+        struct abx_yaml *item = &to->items[to->count++];
         item->line = to->line;
         item->column = to->column;
         if (convert(r, fy_node_sequence_get_by_index(from, i), item) < 0)
@@ -178,11 +177,11 @@ static int convert_list(struct reader *r, struct fy_node *from, struct cli_yaml 
     return 0;
 }
 
-static int convert_entry(struct reader *r, struct fy_node_pair *pair, struct cli_yaml *map,
-                         struct cli_yaml *to)
+static int convert_entry(struct reader *r, struct fy_node_pair *pair, struct abx_yaml *map,
+                         struct abx_yaml *to)
 {
     struct fy_node *key = fy_node_pair_key(pair);
-    struct cli_yaml name = {.line = map->line, .column = map->column};
+    struct abx_yaml name = {.line = map->line, .column = map->column};
     if (key == NULL || fy_node_get_type(key) != FYNT_SCALAR)
         return fail(r, &name, "a key is a word", NULL);
     if (convert_scalar(r, key, &name) < 0)
@@ -197,19 +196,19 @@ static int convert_entry(struct reader *r, struct fy_node_pair *pair, struct cli
         map->line = name.line;
         map->column = name.column;
     }
-    for (struct cli_yaml *other = map->items; other < to; other++)
+    for (struct abx_yaml *other = map->items; other < to; other++)
         if (abx_str_eq(other->key, to->key))
             return fail(r, &name, "the key is there twice", NULL);
     return convert(r, fy_node_pair_value(pair), to);
 }
 
-static int convert_map(struct reader *r, struct fy_node *from, struct cli_yaml *to)
+static int convert_map(struct reader *r, struct fy_node *from, struct abx_yaml *to)
 {
     int count = fy_node_mapping_item_count(from);
     to->items = abx_arena_array(r->a, count > 0 ? (size_t)count : 1, sizeof(*to->items));
     if (to->items == NULL)
         return fail(r, to, "the document is too large", NULL);
-    to->type = CLI_YAML_MAP;
+    to->type = ABX_YAML_MAP;
     for (int i = 0; i < count; i++)
         if (convert_entry(r, fy_node_mapping_get_by_index(from, i), to, &to->items[to->count++]) <
             0)
@@ -217,12 +216,12 @@ static int convert_map(struct reader *r, struct fy_node *from, struct cli_yaml *
     return 0;
 }
 
-static int convert(struct reader *r, struct fy_node *from, struct cli_yaml *to)
+static int convert(struct reader *r, struct fy_node *from, struct abx_yaml *to)
 {
     size_t tag_len = 0;
     if (from == NULL)
         return 0; /* nothing: null */
-    if (++r->nodes > CLI_YAML_NODES_MAX || r->depth >= CLI_YAML_DEPTH_MAX)
+    if (++r->nodes > ABX_YAML_NODES_MAX || r->depth >= ABX_YAML_DEPTH_MAX)
         return fail(r, to, "the document is nested too deeply or too large", NULL);
     if (fy_node_get_tag(from, &tag_len) != NULL && tag_len > 0)
         return fail(r, to, "tags are not supported", "leave the !tag out");
@@ -249,25 +248,48 @@ static void report(struct reader *r, struct fy_diag *diag)
 {
     void *prev = NULL;
     struct fy_diag_error *e = fy_diag_errors_iterate(diag, &prev);
-    struct cli_yaml at = {.line = 1, .column = 1, .width = 1};
+    struct abx_yaml at = {.line = 1, .column = 1, .width = 1};
     if (e != NULL && e->line > 0) {
         at.line = (unsigned)e->line;
         at.column = e->column > 0 ? (unsigned)e->column : 1;
     }
-    fail(r, &at, e && e->msg ? e->msg : no_mapping, NULL);
+    const char *words = e && e->msg ? abx_arena_c(r->a, abx_str(e->msg)) : NULL;
+    fail(r, &at, words ? words : no_mapping, NULL);
 }
 
-static int parse_document(struct reader *r, struct fy_diag *diag, struct cli_yaml *root)
+/* The one document. NULL: reported. */
+static struct fy_document *load_one(struct reader *r, struct fy_parser *parser,
+                                    struct fy_diag *diag)
+{
+    struct abx_yaml at = {.line = 1, .column = 1, .width = 1};
+    if (fy_parser_set_string(parser, r->source.ptr, r->source.len) < 0) {
+        fail(r, &at, "out of memory", NULL);
+        return NULL;
+    }
+    struct fy_document *doc = fy_parse_load_document(parser);
+    struct fy_document *more = doc ? fy_parse_load_document(parser) : NULL;
+    if (more == NULL && doc && !fy_diag_got_error(diag))
+        return doc;
+    if (more)
+        fail(r, &at, "more than one document", "leave out what follows the second ---");
+    else
+        report(r, diag);
+    fy_document_destroy(more);
+    fy_document_destroy(doc);
+    return NULL;
+}
+
+static int parse_document(struct reader *r, struct fy_diag *diag, struct abx_yaml *root)
 {
     struct fy_parse_cfg cfg = {.flags = FYPCF_QUIET | FYPCF_COLLECT_DIAG, .diag = diag};
-    struct fy_document *doc =
-        fy_document_build_from_string(&cfg, r->source->text.ptr, r->source->text.len);
-    if (doc == NULL) {
-        report(r, diag);
-        return -1;
-    }
-    int result = convert(r, fy_document_root(doc), root);
+    struct fy_parser *parser = fy_parser_create(&cfg);
+    struct abx_yaml at = {.line = 1, .column = 1, .width = 1};
+    if (parser == NULL)
+        return fail(r, &at, "out of memory", NULL);
+    struct fy_document *doc = load_one(r, parser, diag);
+    int result = doc ? convert(r, fy_document_root(doc), root) : -1;
     fy_document_destroy(doc);
+    fy_parser_destroy(parser);
     return result;
 }
 
@@ -280,17 +302,17 @@ static bool has_lone_return(struct abx_str s)
     return false;
 }
 
-int cli_yaml_parse(const struct cli_source *source, struct abx_arena *a, struct cli_findings *f,
-                   struct cli_yaml **ret)
+int abx_yaml_parse(struct abx_str source, struct abx_arena *a, struct abx_yaml_fault *fault,
+                   struct abx_yaml **ret)
 {
-    struct reader r = {.source = source, .a = a, .f = f};
-    struct cli_yaml *root = abx_arena_alloc(a, sizeof(*root));
-    struct cli_yaml top = {.line = 1, .column = 1, .width = 1};
-    if (root == NULL || source->text.len > CLI_YAML_TEXT_MAX)
+    struct reader r = {.source = source, .a = a, .fault = fault};
+    struct abx_yaml *root = abx_arena_alloc(a, sizeof(*root));
+    struct abx_yaml top = {.line = 1, .column = 1, .width = 1};
+    if (root == NULL || source.len > ABX_YAML_TEXT_MAX)
         return fail(&r, &top, "over 256 KiB", NULL);
-    if (!abx_str_is_utf8(source->text) || memchr(source->text.ptr, '\0', source->text.len))
+    if (!abx_str_is_utf8(source) || memchr(source.ptr, '\0', source.len))
         return fail(&r, &top, "not UTF-8 text", NULL);
-    if (has_lone_return(source->text))
+    if (has_lone_return(source))
         return fail(&r, &top, "a carriage return that ends no line", NULL);
     struct fy_diag_cfg diag_cfg;
     fy_diag_cfg_default(&diag_cfg);
@@ -304,22 +326,22 @@ int cli_yaml_parse(const struct cli_source *source, struct abx_arena *a, struct 
     fy_diag_destroy(diag);
     if (result < 0)
         return -1;
-    if (root->type != CLI_YAML_MAP)
+    if (root->type != ABX_YAML_MAP)
         return fail(&r, &top, no_mapping, NULL);
     *ret = root;
     return 0;
 }
 
-const struct cli_yaml *cli_yaml_get(const struct cli_yaml *map, const char *key)
+const struct abx_yaml *abx_yaml_get(const struct abx_yaml *map, const char *key)
 {
-    for (size_t i = 0; map->type == CLI_YAML_MAP && i < map->count; i++)
+    for (size_t i = 0; map->type == ABX_YAML_MAP && i < map->count; i++)
         if (abx_str_is(map->items[i].key, key))
             return &map->items[i];
     return NULL;
 }
 
 /* One step of a pointer; "~1" and "~0" stand for '/' and '~'. */
-static const struct cli_yaml *step_into(const struct cli_yaml *node, struct abx_str part)
+static const struct abx_yaml *step_into(const struct abx_yaml *node, struct abx_str part)
 {
     char name[256];
     size_t n = 0;
@@ -329,18 +351,18 @@ static const struct cli_yaml *step_into(const struct cli_yaml *node, struct abx_
     }
     name[n] = '\0';
     uint32_t index;
-    if (node->type == CLI_YAML_LIST && abx_parse_u32(abx_str(name), &index) == 0 &&
+    if (node->type == ABX_YAML_LIST && abx_parse_u32(abx_str(name), &index) == 0 &&
         index < node->count)
         return &node->items[index];
-    return cli_yaml_get(node, name);
+    return abx_yaml_get(node, name);
 }
 
-const struct cli_yaml *cli_yaml_at(const struct cli_yaml *root, struct abx_str pointer)
+const struct abx_yaml *abx_yaml_at(const struct abx_yaml *root, struct abx_str pointer)
 {
     struct abx_str part;
     pointer = abx_str_sub(pointer, 1, SIZE_MAX);
     while (abx_str_split(&pointer, '/', &part)) {
-        const struct cli_yaml *next = step_into(root, part);
+        const struct abx_yaml *next = step_into(root, part);
         if (next == NULL)
             break;
         root = next;
@@ -350,18 +372,18 @@ const struct cli_yaml *cli_yaml_at(const struct cli_yaml *root, struct abx_str p
 
 static int by_key(const void *a, const void *b)
 {
-    const struct cli_yaml *x = *(const struct cli_yaml *const *)a;
-    const struct cli_yaml *y = *(const struct cli_yaml *const *)b;
+    const struct abx_yaml *x = *(const struct abx_yaml *const *)a;
+    const struct abx_yaml *y = *(const struct abx_yaml *const *)b;
     size_t n = x->key.len < y->key.len ? x->key.len : y->key.len;
     int order = n ? memcmp(x->key.ptr, y->key.ptr, n) : 0;
     return order ? order : (x->key.len > y->key.len) - (x->key.len < y->key.len);
 }
 
-static void write_json(const struct cli_yaml *node, struct abx_json_writer *w);
+static void write_json(const struct abx_yaml *node, struct abx_json_writer *w);
 
-static void write_map(const struct cli_yaml *node, struct abx_json_writer *w)
+static void write_map(const struct abx_yaml *node, struct abx_json_writer *w)
 {
-    const struct cli_yaml **sorted = calloc(node->count ? node->count : 1, sizeof(*sorted));
+    const struct abx_yaml **sorted = calloc(node->count ? node->count : 1, sizeof(*sorted));
     if (sorted == NULL) {
         w->out->failed = true;
         return;
@@ -378,35 +400,35 @@ static void write_map(const struct cli_yaml *node, struct abx_json_writer *w)
     free(sorted);
 }
 
-static void write_json(const struct cli_yaml *node, struct abx_json_writer *w)
+static void write_json(const struct abx_yaml *node, struct abx_json_writer *w)
 {
     switch (node->type) {
-    case CLI_YAML_NULL:
+    case ABX_YAML_NULL:
         abx_json_null(w);
         return;
-    case CLI_YAML_BOOL:
-    case CLI_YAML_INT:
-    case CLI_YAML_FLOAT:
+    case ABX_YAML_BOOL:
+    case ABX_YAML_INT:
+    case ABX_YAML_FLOAT:
         abx_json_raw(w, node->text); /* spelt as in JSON, or it was refused */
         return;
-    case CLI_YAML_STR:
+    case ABX_YAML_STR:
         abx_json_str(w, node->text);
         return;
-    case CLI_YAML_LIST:
+    case ABX_YAML_LIST:
         abx_json_begin_array(w);
         for (size_t i = 0; i < node->count; i++)
             write_json(&node->items[i], w);
         abx_json_end_array(w);
         return;
-    case CLI_YAML_MAP:
+    case ABX_YAML_MAP:
         write_map(node, w);
         return;
-    case CLI_YAML__COUNT:
+    case ABX_YAML__COUNT:
         return;
     }
 }
 
-void cli_yaml_to_json(const struct cli_yaml *node, struct abx_buf *out)
+void abx_yaml_to_json(const struct abx_yaml *node, struct abx_buf *out)
 {
     struct abx_json_writer w;
     abx_json_writer_init(&w, out);
