@@ -49,6 +49,17 @@ add_custom_command(OUTPUT ${abx_seccomp_h}
 add_custom_target(abx-seccomp DEPENDS ${abx_seccomp_h})
 add_dependencies(abx_host_runtime abx-seccomp)
 
+# The seccomp filters of what agent-sandbox-server confines (security S04-S06).
+add_executable(abx-gen-confine lib/proc/seccomp/gen.c)
+target_link_libraries(abx-gen-confine PRIVATE seccomp)
+set_target_properties(abx-gen-confine PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
+set(abx_confine_h ${CMAKE_BINARY_DIR}/gen/lib/proc/confine_filters.h)
+add_custom_command(OUTPUT ${abx_confine_h}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/gen/lib/proc
+  COMMAND abx-gen-confine > ${abx_confine_h} DEPENDS abx-gen-confine VERBATIM)
+add_custom_target(abx-confine-filters DEPENDS ${abx_confine_h})
+add_dependencies(abx_lib_proc abx-confine-filters)
+
 # abx-shim: musl, static, no sanitizers in any preset: it must stay a few pages small.
 file(GLOB abx_shim_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.c)
 file(GLOB abx_shim_headers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/host/runtime/shim/*.h
@@ -63,6 +74,16 @@ add_custom_command(OUTPUT ${abx_shim}
     -I${CMAKE_SOURCE_DIR} -I${CMAKE_BINARY_DIR}/gen ${abx_shim_sources} -o ${abx_shim}
   DEPENDS ${abx_shim_sources} ${abx_shim_headers} ${abx_seccomp_h} VERBATIM)
 add_custom_target(abx-shim ALL DEPENDS ${abx_shim})
+
+# One attempt of a confined process: for the tests of lib/proc and of the server. Static, so that it
+# runs wherever it lies.
+set(abx_attack ${CMAKE_BINARY_DIR}/tests/attack)
+add_custom_command(OUTPUT ${abx_attack}
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/tests
+  COMMAND ${ABX_MUSL_GCC} -std=c17 -D_GNU_SOURCE -O1 -static -Wall -Wextra -Werror
+    ${CMAKE_SOURCE_DIR}/tests/server/attack.c -o ${abx_attack}
+  DEPENDS ${CMAKE_SOURCE_DIR}/tests/server/attack.c VERBATIM)
+add_custom_target(abx-attack ALL DEPENDS ${abx_attack})
 
 # What runs as PID 1 in the sandboxes of host/runtime's tests.
 file(GLOB abx_attack_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/attacks/*.c)

@@ -47,6 +47,7 @@ struct abx_process_spec {
     bool has_pty;
     uint16_t cols, rows;  /* of the pty; 0: 80x24 */
     uint64_t deadline_ms; /* from now to SIGKILL of the group; 0: none */
+    const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
 };
 
 struct abx_process_end {

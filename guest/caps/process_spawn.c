@@ -274,6 +274,7 @@ static int run_child(struct abx_process *p, const struct abx_process_spec *spec,
         .oom_score_adj = CHILD_OOM_SCORE,
         .reset_nice = true,
         .new_session = true,
+        .confine = spec->confine,
         .die_with_parent = true, /* a killed envd leaves nothing running (fault table) */
     };
     struct abx_error why = {0};

@@ -176,7 +176,8 @@ static int spawn(struct abx_run *r, const struct abx_run_spec *spec, const int e
                               .stdio = {-1, ends[0], ends[1]},
                               .oom_score_adj = INT_MIN,
                               .new_session = true,
-                              .umask = spec->umask};
+                              .umask = spec->umask,
+                              .confine = spec->confine};
     return abx_proc_spawn(r->loop, &p, on_leader_exit, r, &r->proc, err);
 }
 

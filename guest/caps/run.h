@@ -14,6 +14,7 @@ struct abx_run_spec {
     const char *cwd;     /* NULL: inherited */
     uint64_t timeout_ms; /* to SIGKILL of the group; 0: none */
     uint32_t umask;      /* 0: 022 */
+    const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
 };
 struct abx_run_end {
     int exit_code; /* -N: killed by signal N */

@@ -1,6 +1,7 @@
 /* guest/envd/envd_priv.h: the daemon's parts: state, request helpers, routes. Loop thread only. */
 #pragma once
 #include "guest/caps/files.h"
+#include "guest/caps/gzip.h"
 #include "guest/caps/process.h"
 #include "guest/caps/users.h"
 #include "guest/caps/watch.h"
@@ -8,8 +9,8 @@
 #include "lib/connect/rpc.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
-
-#include <zlib.h>
+#include "lib/wire/coding.h"
+#include "lib/wire/range.h"
 
 /* --- provisioning (state.c) --- */
 
@@ -123,29 +124,6 @@ struct abx__metadata {
 int abx__metadata_parse(const struct abx_http_head *head, struct abx_arena *a,
                         struct abx__metadata *ret, struct abx_error *err);
 
-/* --- gzip (gzip.c) --- */
-
-struct abx__gunzip {
-    z_stream z;
-    bool is_open;
-    bool has_begun, has_ended; /* a member; both at the end of a good body */
-    bool has_more;             /* the output was filled: call again, even without input */
-};
-int abx__gunzip_init(struct abx__gunzip *g, struct abx_error *err);
-void abx__gunzip_done(struct abx__gunzip *g);
-/** Unpacks from the front of @in into @out: the bytes written, or -1 (INVALID_ARGUMENT). */
-int abx__gunzip_step(struct abx__gunzip *g, struct abx_str *in, char *out, size_t cap,
-                     struct abx_error *err);
-
-struct abx__gzip;
-/** What a put gave; @data is valid until the next put. */
-typedef void abx__gzip_fn(void *owner, struct abx_str data, bool failed);
-struct abx__gzip *abx__gzip_new(struct abx_loop *l, abx__gzip_fn *fn, void *owner);
-/** Copies @data (<= ABX_FILES_CHUNK); @fn follows from the loop. One at a time. */
-int abx__gzip_put(struct abx__gzip *g, struct abx_str data, bool is_last, struct abx_error *err);
-/** No callback after. Accepts NULL. */
-void abx__gzip_close(struct abx__gzip *g);
-
 /* What both file routes ask of a query and user, envd.md 3.3 and 3.4. */
 struct abx__target {
     struct abx__signed query;
@@ -202,18 +180,3 @@ struct abx_str abx__disposition(struct abx_arena *a, struct abx_str name);
 /** "Sun, 06 Nov 1994 08:49:37 GMT". */
 struct abx_str abx__http_date_text(struct abx_arena *a, int64_t seconds);
 int abx__http_date_parse(struct abx_str text, int64_t *ret_seconds);
-
-/* --- ranges (range.c), encodings (encoding.c) --- */
-
-enum abx__coding { ABX__IDENTITY, ABX__GZIP, ABX__NO_CODING };
-/** What an Accept-Encoding value makes of a file (envd.md 3.3). Identity wins unless it is refused,
- *  is wanted less than gzip, or gzip is all that is named: a list of several codings is a client's
- *  default, and near it packing only costs. @identity_only: a range or a condition. */
-enum abx__coding abx__coding_pick(struct abx_str accept_encoding, bool identity_only);
-
-struct abx__range {
-    uint64_t from, len;
-};
-enum { ABX__RANGES = 16 };
-/** RFC 9110 14.2 for a body of @size bytes. Number of ranges (0: serve all); -1: 416. */
-int abx__ranges_parse(struct abx_str value, uint64_t size, struct abx__range out[ABX__RANGES]);

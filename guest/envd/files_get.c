@@ -19,7 +19,7 @@ enum phase {
 };
 
 struct part {
-    struct abx__range range;
+    struct abx_range range;
     struct abx_str head; /* of a multipart/byteranges part */
 };
 
@@ -30,9 +30,9 @@ struct get {
     char path[ABX_FILES_PATH];
     enum phase phase;
     bool is_unsized, is_blocked, is_reading; /* is_reading: or packing what was read */
-    struct abx__gzip *gzip;                  /* NULL: the bytes as they are */
+    struct abx_gzip *gzip;                  /* NULL: the bytes as they are */
     bool is_packed_end;
-    struct part parts[ABX__RANGES];
+    struct part parts[ABX_RANGES];
     size_t part_count, part; /* count 0: the whole file is parts[0] */
     uint64_t at, left;       /* in the current part */
     struct abx_str tail;     /* after the last part */
@@ -106,7 +106,7 @@ static void pack(struct get *g, struct abx_str data)
     struct abx_error err = {0};
     g->is_packed_end = data.len == 0;
     g->is_reading = true;
-    if (abx__gzip_put(g->gzip, data, g->is_packed_end, &err) < 0)
+    if (abx_gzip_put(g->gzip, data, g->is_packed_end, &err) < 0)
         cut(g);
 }
 
@@ -202,7 +202,7 @@ static int add_range_headers(struct get *g, struct abx__headers *h, const char *
 {
     struct abx_arena *a = g->req->arena;
     if (g->part_count == 1) {
-        const struct abx__range *r = &g->parts[0].range;
+        const struct abx_range *r = &g->parts[0].range;
         struct abx_str text =
             printed(g, abx_arena_printf(a, "bytes %llu-%llu/%llu", (unsigned long long)r->from,
                                         (unsigned long long)(r->from + r->len - 1),
@@ -298,13 +298,13 @@ static void answer_condition(struct get *g, int status)
 /* False: answered. */
 static bool pick_ranges(struct get *g)
 {
-    struct abx__range ranges[ABX__RANGES];
+    struct abx_range ranges[ABX_RANGES];
     struct abx_str value = abx_http_header(g->req->head, "Range");
     struct abx_str if_range = abx_http_header(g->req->head, "If-Range");
     int64_t at;
     bool is_current = if_range.len == 0 || (abx__http_date_parse(if_range, &at) == 0 &&
                                             at == g->info.mtime_ns / 1000000000);
-    int count = is_current ? abx__ranges_parse(value, g->info.size, ranges) : 0;
+    int count = is_current ? abx_ranges_parse(value, g->info.size, ranges) : 0;
     if (count < 0) {
         struct abx__headers h;
         common_headers(g, &h);
@@ -342,7 +342,7 @@ static void begin_answer(struct get *g)
         read_at(g, 0, SNIFF_BYTES);
         return;
     }
-    g->parts[0].range = (struct abx__range){0, g->info.size};
+    g->parts[0].range = (struct abx_range){0, g->info.size};
     g->phase = FIRST;
     uint64_t want = g->is_unsized ? (uint64_t)ABX_FILES_CHUNK : g->info.size;
     if (g->is_unsized)
@@ -365,8 +365,8 @@ static void on_open(struct abx_download *d, const struct abx_download_info *info
         fail(g, status, err->msg);
         return;
     }
-    enum abx__coding coding = abx__coding_pick(accept, is_conditional);
-    if (coding == ABX__NO_CODING) {
+    enum abx_coding coding = abx_coding_pick(accept, is_conditional);
+    if (coding == ABX_CODING_NONE) {
         fail(g, 406,
              is_conditional
                  ? "identity encoding not acceptable for Range or conditional request"
@@ -374,8 +374,8 @@ static void on_open(struct abx_download *d, const struct abx_download_info *info
                    "[gzip]");
         return;
     }
-    if (coding == ABX__GZIP &&
-        !(g->gzip = abx__gzip_new(&abx__envd_of(g->req)->loop, on_packed, g))) {
+    if (coding == ABX_CODING_GZIP &&
+        !(g->gzip = abx_gzip_new(&abx__envd_of(g->req)->loop, on_packed, g))) {
         fail(g, 500, "out of memory");
         return;
     }
@@ -429,7 +429,7 @@ static void on_close(struct abx_http_req *req, bool aborted)
     g->phase = DONE;
     abx_download_close(g->download);
     g->download = NULL;
-    abx__gzip_close(g->gzip);
+    abx_gzip_close(g->gzip);
     g->gzip = NULL;
 }
 

@@ -27,7 +27,7 @@ struct post {
     uint64_t length;
     struct abx__metadata metadata;
     bool is_gzip, is_blocked; /* is_blocked: the upload has enough for now */
-    struct abx__gunzip gunzip;
+    struct abx_gunzip gunzip;
     struct abx_buf packed; /* of the body: not unpacked yet */
 };
 
@@ -315,7 +315,7 @@ static void unpack(struct post *p)
     struct abx_str in = abx_buf_str(&p->packed);
     size_t before = in.len;
     while (!is_waiting(p) && (in.len > 0 || p->gunzip.has_more)) {
-        int n = abx__gunzip_step(&p->gunzip, &in, out, sizeof(out), &err);
+        int n = abx_gunzip_step(&p->gunzip, &in, out, sizeof(out), &err);
         if (n < 0) {
             fail(p, err.code == ABX_INVALID_ARGUMENT ? 400 : 500, "%s", err.msg);
             return;
@@ -381,7 +381,7 @@ static void on_close(struct abx_http_req *req, bool aborted)
         abx_multipart_done(&p->form);
     abx_buf_done(&p->left_over);
     abx_buf_done(&p->packed);
-    abx__gunzip_done(&p->gunzip);
+    abx_gunzip_done(&p->gunzip);
     abx_user_done(&p->target.user);
 }
 
@@ -475,7 +475,7 @@ void abx__files_post(struct abx_http_req *req)
     req->on_body = on_body;
     req->on_body_end = on_body_end;
     req->on_close = on_close;
-    if (is_gzip && abx__gunzip_init(&p->gunzip, &err) < 0)
+    if (is_gzip && abx_gunzip_init(&p->gunzip, &err) < 0)
         fail(p, 500, "%s", err.msg);
     else
         begin_body(p);

@@ -287,7 +287,8 @@ static uint64_t default_limit(const struct abx__call *c)
 static void read_body(struct abx__call *c)
 {
     const struct abx_http_head *head = c->req->head;
-    if (!takes_body(c)) {
+    const struct abx__route *route = c->custom ? NULL : abx__route_find(c->rule->id);
+    if (!takes_body(c) || (route && route->takes_bytes)) {
         serve(c);
         return;
     }
@@ -416,17 +417,24 @@ static bool is_offered(const struct abx__call *c, const struct abx_endpoint *e)
     return (e->flags & ABX_EP_VIRTUAL) == 0;
 }
 
-static bool find_published(struct abx__call *c)
+static bool find_in(struct abx__call *c, const struct abx_endpoint *all, size_t count, bool yields)
 {
-    size_t count;
-    const struct abx_endpoint *all = abx_endpoints(&count);
     for (size_t i = 0; i < count; i++)
-        if (is_offered(c, &all[i]) && matches(c, abx_str(all[i].path)) &&
-            is_method(c, abx_str(all[i].method))) {
+        if (is_offered(c, &all[i]) && !(all[i].flags & ABX_EP_YIELDS) == !yields &&
+            matches(c, abx_str(all[i].path)) && is_method(c, abx_str(all[i].method))) {
             c->rule = abx_policy_rule(c->policy, abx_str(all[i].id));
             return c->rule != NULL;
         }
     return false;
+}
+
+/* Of the table. @yields: those that a custom route goes before (S31). */
+static bool find_endpoint(struct abx__call *c, bool yields)
+{
+    size_t count, ours_count;
+    const struct abx_endpoint *all = abx_endpoints(&count),
+                              *ours = abx_endpoint_extensions(&ours_count);
+    return find_in(c, all, count, yields) || find_in(c, ours, ours_count, yields);
 }
 
 static bool is_path_of(struct abx__call *c, const struct abx__custom *custom)
@@ -472,14 +480,22 @@ static bool is_known_method(const struct abx__call *c, struct abx_str method)
     return false;
 }
 
-/* The methods that the path would take. */
-static void put_allowed(struct abx__call *c, struct abx_buf *allow)
+static void put_methods(struct abx__call *c, struct abx_buf *allow, const struct abx_endpoint *all,
+                        size_t count)
 {
-    size_t count;
-    const struct abx_endpoint *all = abx_endpoints(&count);
     for (size_t i = 0; i < count; i++)
         if (is_offered(c, &all[i]) && matches(c, abx_str(all[i].path)))
             add_method(allow, abx_str(all[i].method));
+}
+
+/* The methods that the path would take. */
+static void put_allowed(struct abx__call *c, struct abx_buf *allow)
+{
+    size_t count, ours_count;
+    const struct abx_endpoint *all = abx_endpoints(&count),
+                              *ours = abx_endpoint_extensions(&ours_count);
+    put_methods(c, allow, all, count);
+    put_methods(c, allow, ours, ours_count);
     for (size_t i = 0; i < c->server->custom_count; i++)
         if (!c->server->custom[i].is_regex && is_path_of(c, &c->server->custom[i]))
             add_method(allow, c->server->custom[i].spec.method);
@@ -520,7 +536,10 @@ static void go_on(struct abx__call *c)
     case WAITING:
         break;
     case NOWHERE:
-        not_found(c);
+        if (find_endpoint(c, true))
+            take(c);
+        else
+            not_found(c);
         break;
     }
 }
@@ -547,7 +566,7 @@ static void begin(struct abx__call *c)
     if (!is_known_method(c, method))
         abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
                        (int)(method.len < 32 ? method.len : 32), method.ptr);
-    else if (find_published(c))
+    else if (find_endpoint(c, false))
         take(c);
     else
         go_on(c);

@@ -259,11 +259,12 @@ static void put_text(struct check *c, struct abx_buf *out)
     const char *lines[ABX_REPORT_MAX];
     size_t count, warnings = collect_warnings(c, lines, c->o->pedantic);
     const struct abx_policy_rule **rules = sorted_rules(c, &count);
-    enum abx_confine confine = abx_policy_confine(c->policy);
+    enum abx_confine_mode confine = abx_policy_confine(c->policy);
     abx_buf_putf(out, "policy ServerPolicy(preset='%s', revision='%s')\n",
                  abx_policy_preset(c->policy), abx_policy_revision(c->policy));
     for (size_t i = 0; rules != NULL && i < count; i++)
-        put_rule_line(c, out, rules[i]);
+        if (!abx_policy_is_extension(rules[i]))
+            put_rule_line(c, out, rules[i]);
     if (confine != ABX_CONFINE_OFF)
         abx_buf_putf(out, "confine: %s; not_built: processes are not confined yet%s\n",
                      confine_names[confine],
@@ -337,6 +338,17 @@ static void put_findings(struct check *c, struct abx_json_writer *w)
     abx_json_end_array(w);
 }
 
+static void put_rules(const struct check *c, struct abx_json_writer *w,
+                      const struct abx_policy_rule **sorted, size_t count, bool extensions)
+{
+    abx_json_key(w, abx_str(extensions ? "extensions" : "endpoints"));
+    abx_json_begin_array(w);
+    for (size_t i = 0; sorted != NULL && i < count; i++)
+        if (abx_policy_is_extension(sorted[i]) == extensions)
+            put_rule_json(c, w, sorted[i]);
+    abx_json_end_array(w);
+}
+
 static void put_json(struct check *c, struct abx_buf *out)
 {
     const char *lines[ABX_REPORT_MAX];
@@ -346,11 +358,7 @@ static void put_json(struct check *c, struct abx_buf *out)
     abx_json_writer_init(&w, out);
     abx_json_begin_object(&w);
     abx_json_kv_c(&w, "revision", abx_policy_revision(c->policy));
-    abx_json_key(&w, ABX_STR("endpoints"));
-    abx_json_begin_array(&w);
-    for (size_t i = 0; rules != NULL && i < count; i++)
-        put_rule_json(c, &w, rules[i]);
-    abx_json_end_array(&w);
+    put_rules(c, &w, rules, count, false);
     abx_json_key(&w, ABX_STR("warnings"));
     abx_json_begin_array(&w);
     for (size_t i = 0; i < warnings; i++)
@@ -359,9 +367,7 @@ static void put_json(struct check *c, struct abx_buf *out)
     abx_json_kv_bool(&w, "portable", abx_policy_is_portable(c->policy));
     put_findings(c, &w);
     abx_json_kv_c(&w, "confine", confine_names[abx_policy_confine(c->policy)]);
-    abx_json_key(&w, ABX_STR("extensions"));
-    abx_json_begin_array(&w); /* endpoints beside the published ones: none is built */
-    abx_json_end_array(&w);
+    put_rules(c, &w, rules, count, true);
     abx_json_end_object(&w);
     out->failed |= rules == NULL;
 }

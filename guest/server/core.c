@@ -138,6 +138,8 @@ static void put_groups(struct abx_json_writer *w, const struct abx_policy *p)
     size_t count, enabled[ABX_GROUP__COUNT] = {0}, total[ABX_GROUP__COUNT] = {0};
     const struct abx_policy_rule *rules = abx_policy_rules(p, &count);
     for (size_t i = 0; i < count; i++) {
+        if (abx_policy_is_extension(&rules[i]))
+            continue;
         total[rules[i].group]++;
         enabled[rules[i].group] += rules[i].enabled;
     }
@@ -206,12 +208,23 @@ static void put_warnings(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_end_array(w);
 }
 
+/* Published clients read `endpoints`; what only this server has stands apart (policy.md C5). */
+static void put_rules(struct abx_json_writer *w, const struct abx__call *c, bool extensions)
+{
+    size_t count;
+    const struct abx_policy_rule *rules = abx_policy_rules(c->policy, &count);
+    abx_json_key(w, abx_str(extensions ? "extensions" : "endpoints"));
+    abx_json_begin_object(w);
+    for (size_t i = 0; i < count; i++)
+        if (abx_policy_is_extension(&rules[i]) == extensions && is_listed(&rules[i], &c->who))
+            put_rule(w, &rules[i], &c->who);
+    abx_json_end_object(w);
+}
+
 static void capabilities_get(struct abx__call *c)
 {
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
-    size_t count;
-    const struct abx_policy_rule *rules = abx_policy_rules(c->policy, &count);
     abx_buf_init(&body, DOCUMENT_MAX);
     abx_json_writer_init(&w, &body);
     abx_json_begin_object(&w);
@@ -220,12 +233,8 @@ static void capabilities_get(struct abx__call *c)
     put_groups(&w, c->policy);
     put_identity(&w, c);
     put_policy(&w, c->policy);
-    abx_json_key(&w, ABX_STR("endpoints"));
-    abx_json_begin_object(&w);
-    for (size_t i = 0; i < count; i++)
-        if (is_listed(&rules[i], &c->who))
-            put_rule(&w, &rules[i], &c->who);
-    abx_json_end_object(&w);
+    put_rules(&w, c, false);
+    put_rules(&w, c, true);
     put_warnings(&w, c);
     abx_json_end_object(&w);
     abx__call_answer(c, &body);

@@ -3,6 +3,7 @@
 #include "guest/server/files_priv.h"
 
 #include "guest/caps/tree.h"
+#include "guest/server/raw.h"
 #include "lib/base/assert.h"
 #include "lib/base/time.h"
 #include "lib/policy/paths.h"
@@ -57,10 +58,17 @@ static bool is_absent(int rc)
     return false;
 }
 
-static bool not_found(struct abx__job *j, const char *what, struct abx_str path)
+bool abx__files_not_found(struct abx__job *j, const char *what, struct abx_str path)
 {
     return abx__job_fail(j, 404, "FileNotFoundError", "%s: %.*s", what,
                          (int)(path.len < 400 ? path.len : 400), path.ptr);
+}
+
+bool abx__files_too_large(struct abx__job *j, uint64_t limit)
+{
+    j->verdict.limit_bytes = limit;
+    return abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE,
+                           "the file is larger than %llu bytes", (unsigned long long)limit);
 }
 
 /* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. */
@@ -158,7 +166,7 @@ static void list_run(struct abx__job *j)
     abx_json_end_array(&l->w);
     abx_json_end_object(&l->w);
     if (rc < 0 && is_absent(rc))
-        not_found(j, "no such directory", walk.path);
+        abx__files_not_found(j, "no such directory", walk.path);
     else if (rc < 0)
         abx__job_fail_errno(j, -rc, walk.path);
 }
@@ -314,7 +322,7 @@ static void delete_run(struct abx__job *j)
     if (rc == 0)
         rc = abx_tree_remove(path);
     if (rc < 0 && is_absent(rc) && rc != -EACCES)
-        not_found(j, "no such file or directory", path);
+        abx__files_not_found(j, "no such file or directory", path);
     else if (rc < 0)
         abx__job_fail_errno(j, -rc, path);
     else
@@ -335,4 +343,5 @@ const struct abx__route abx__files_routes[] = {
     {"files_delete", delete_call},
     {"files_upload_stream", abx__upload_post, "content_base64"},
     {"files_download_stream", abx__download_get},
+    {"files_raw_get", abx__raw_get},
     {0}};

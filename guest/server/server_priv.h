@@ -98,6 +98,7 @@ struct abx__route {
     const char *id; /* of lib/policy/endpoints.h; NULL ends an array */
     void (*serve)(struct abx__call *c);
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
+    bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
 extern const struct abx__route abx__core_routes[];     /* core.c */
 extern const struct abx__route abx__files_routes[];    /* files.c */

@@ -3,6 +3,7 @@
  * A9. */
 #include "guest/caps/tree.h"
 #include "guest/server/files_priv.h"
+#include "guest/server/send.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/policy/guards.h"
@@ -21,13 +22,6 @@ enum {
     PIECE = 192 * 1024,   /* of a file, a multiple of 3: base64 of pieces joins */
     PIECE_TEXT = PIECE / 3 * 4,
 };
-
-static bool too_large(struct abx__job *j, uint64_t limit)
-{
-    j->verdict.limit_bytes = limit;
-    return abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE,
-                           "the file is larger than %llu bytes", (unsigned long long)limit);
-}
 
 /* ---- upload ---- */
 
@@ -79,7 +73,7 @@ static bool decode(struct abx__job *j, const struct upload *u, struct abx_buf *c
     if ((most.len && abx_base64_decode(most, content) < 0) ||
         abx_base64_decode(abx_str_n(last, 4), content) < 0 || abx_buf_failed(content))
         return abx__job_fail(j, 500, "MemoryError", "out of memory");
-    return content->len <= limit || too_large(j, limit);
+    return content->len <= limit || abx__files_too_large(j, limit);
 }
 
 static bool put_file(struct abx__job *j, struct abx_str path, struct abx_str content)
@@ -152,19 +146,6 @@ struct source { /* of a job that opened the file */
     struct abx_str path;
 };
 
-/* A large file on its way out. Lives until the work in flight is done and the call is over. */
-struct download {
-    struct abx_work work;
-    struct abx__call *call; /* NULL: over */
-    int fd;
-    uint64_t offset, size;
-    ssize_t got; /* of the last piece, or -errno */
-    size_t want;
-    struct abx_buf text;
-    bool is_reading, is_waiting;
-    char piece[PIECE];
-};
-
 static void put_head(struct abx_buf *out, struct abx_str path)
 {
     struct abx_json_writer w;
@@ -177,23 +158,6 @@ static void put_head(struct abx_buf *out, struct abx_str path)
 static void put_tail(struct abx_buf *out, uint64_t size)
 {
     abx_buf_putf(out, "\",\"bytes\":%llu}", (unsigned long long)size);
-}
-
-/* Reads @len bytes from @offset unless the file is shorter. */
-static ssize_t read_at(int fd, char *to, size_t len, uint64_t offset)
-{
-    size_t n = 0;
-    while (n < len) {
-        ssize_t got = pread(fd, to + n, len - n, (off_t)(offset + n));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -errno;
-        if (got == 0)
-            break;
-        n += (size_t)got;
-    }
-    return (ssize_t)n;
 }
 
 static bool open_source(struct abx__job *j, struct source *s)
@@ -212,7 +176,7 @@ static bool open_source(struct abx__job *j, struct source *s)
     s->size = (uint64_t)st.st_size;
     uint64_t limit = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_BYTES, UINT64_MAX);
     if (s->size > limit)
-        return too_large(j, limit);
+        return abx__files_too_large(j, limit);
     s->fd = abx_fd_take(&fd);
     return true;
 }
@@ -225,7 +189,7 @@ static void download_run(struct abx__job *j)
         return;
     ABX_AUTO_FD fd = abx_fd_take(&s->fd);
     ABX_AUTO_FREE char *piece = malloc(PIECE + 1); /* one more: it may have grown */
-    ssize_t got = piece ? read_at(fd, piece, PIECE + 1, 0) : -ENOMEM;
+    ssize_t got = piece ? abx__read_at(fd, piece, PIECE + 1, 0) : -ENOMEM;
     if (got < 0) {
         abx__job_fail_errno(j, (int)-got, s->path);
         return;
@@ -236,105 +200,44 @@ static void download_run(struct abx__job *j)
     put_tail(&j->out, (uint64_t)got);
 }
 
-static void download_release(struct download *d)
-{
-    if (d->call || d->is_reading)
-        return;
-    abx_fd_close(&d->fd);
-    abx_buf_done(&d->text);
-    free(d);
-}
+/* A large file on its way out: head, base64 of its pieces, tail. */
+struct download {
+    struct abx__source base;
+    int fd;
+    uint64_t offset, size;
+    struct abx_buf head;
+    char piece[PIECE];
+};
 
-static void on_download_close(struct abx__call *c, bool aborted)
+static int download_pull(struct abx__source *source, struct abx_buf *out)
 {
-    struct download *d = c->data;
-    (void)aborted;
-    d->call = NULL;
-    download_release(d);
-}
-
-static void read_piece(struct abx_work *w)
-{
-    struct download *d = w->owner;
-    d->got = read_at(d->fd, d->piece, d->want, d->offset);
-}
-
-static void on_piece(struct abx_work *w);
-
-static void next_piece(struct download *d)
-{
+    struct download *d = ABX_CONTAINER_OF(source, struct download, base);
     uint64_t left = d->size - d->offset;
-    d->want = left < PIECE ? (size_t)left : (size_t)PIECE;
-    d->is_reading = true;
-    if (abx_work_start(&d->work, &d->call->server->loop, read_piece, on_piece, d, NULL) < 0) {
-        d->is_reading = false;
-        abx_http_abort(d->call->req);
-    }
+    size_t want = left < PIECE ? (size_t)left : (size_t)PIECE;
+    ssize_t got = abx__read_at(d->fd, d->piece, want, d->offset);
+    if (got != (ssize_t)want) /* it shrank: the length was said before */
+        return got < 0 ? (int)got : -EIO;
+    if (d->offset == 0)
+        abx_buf_put_str(out, abx_buf_str(&d->head));
+    abx_base64_encode(d->piece, want, true, out);
+    d->offset += want;
+    if (d->offset < d->size)
+        return 1;
+    put_tail(out, d->size);
+    return 0;
 }
 
-static void on_room(struct abx__call *c)
+static void download_free(struct abx__source *source)
 {
-    struct download *d = c->data;
-    if (d->is_waiting && !d->is_reading) {
-        d->is_waiting = false;
-        next_piece(d);
-    }
-}
-
-static void finish(struct download *d)
-{
-    abx_buf_clear(&d->text);
-    put_tail(&d->text, d->size);
-    abx_http_write(d->call->req, d->text.ptr, d->text.len);
-    abx__audit_call(d->call);
-    abx_http_end(d->call->req);
-}
-
-/* A file that shrank or failed breaks the answer off: the length was said before. */
-static void on_piece(struct abx_work *w)
-{
-    struct download *d = w->owner;
-    d->is_reading = false;
-    if (d->call == NULL) {
-        download_release(d);
-        return;
-    }
-    abx_buf_clear(&d->text);
-    if (d->got == (ssize_t)d->want)
-        abx_base64_encode(d->piece, d->want, true, &d->text);
-    if (d->got != (ssize_t)d->want || abx_buf_failed(&d->text)) {
-        abx_http_abort(d->call->req);
-        return;
-    }
-    d->offset += d->want;
-    bool has_room = abx_http_write(d->call->req, d->text.ptr, d->text.len);
-    if (d->offset == d->size)
-        finish(d);
-    else if (has_room)
-        next_piece(d);
-    else
-        d->is_waiting = true;
-}
-
-static void begin_answer(struct download *d, const struct source *s)
-{
-    struct abx__call *c = d->call;
-    const struct abx_http_extra extra[] = {
-        {"Content-Type", ABX_STR("application/json; charset=utf-8")},
-        {"X-Request-Id", abx_str(c->id)},
-        {0}};
-    put_head(&d->text, s->path);
-    size_t head = d->text.len;
-    put_tail(&d->text, s->size);
-    uint64_t length = d->text.len + (s->size + 2) / 3 * 4;
-    c->status = 200;
-    abx_http_begin(c->req, 200, extra, (int64_t)length);
-    abx_http_write(c->req, d->text.ptr, head);
+    struct download *d = ABX_CONTAINER_OF(source, struct download, base);
+    abx_fd_close(&d->fd);
+    abx_buf_done(&d->head);
+    free(d);
 }
 
 static void download_done(struct abx__job *j)
 {
-    const struct source *s = j->data;
+    struct source *s = j->data;
     struct abx__call *c = j->call;
     struct download *d = s->fd >= 0 ? calloc(1, sizeof(*d)) : NULL;
     if (s->fd < 0) {
@@ -345,19 +248,17 @@ static void download_done(struct abx__job *j)
         abx__call_fail(c, 500, "MemoryError", "out of memory");
         return;
     }
-    d->call = c;
-    d->fd = s->fd;
-    ((struct source *)j->data)->fd = -1;
+    d->base = (struct abx__source){download_pull, download_free};
+    d->fd = abx_fd_take(&s->fd);
     d->size = s->size;
-    abx_buf_init(&d->text, ANSWER_MAX);
-    c->data = d;
-    c->on_close = on_download_close;
-    c->on_drain = on_room;
-    begin_answer(d, s);
-    if (abx_str_is(c->req->head->method, "HEAD"))
-        abx_http_end(c->req);
-    else
-        next_piece(d);
+    abx_buf_init(&d->head, ANSWER_MAX);
+    put_tail(&d->head, d->size);
+    uint64_t length = d->head.len + (d->size + 2) / 3 * 4;
+    abx_buf_clear(&d->head);
+    put_head(&d->head, s->path);
+    const struct abx_http_extra extra[] = {
+        {"Content-Type", ABX_STR("application/json; charset=utf-8")}, {0}};
+    abx__send(c, 200, extra, (int64_t)(length + d->head.len), &d->base);
 }
 
 static void download_drop(struct abx__job *j)

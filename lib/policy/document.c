@@ -171,7 +171,7 @@ static void read_confine(struct abx__load *l, const struct abx_json_node *n)
 {
     static const struct {
         const char *name;
-        enum abx_confine mode;
+        enum abx_confine_mode mode;
     } modes[] = {
         {"off", ABX_CONFINE_OFF}, {"auto", ABX_CONFINE_AUTO}, {"advisory", ABX_CONFINE_ADVISORY}};
     const struct abx_json_node *mode =

@@ -196,6 +196,11 @@ const struct abx_endpoint *abx_endpoint_find(struct abx_str id)
     for (size_t i = 0; i < ALL; i++)
         if (abx_str_is(id, all[i].id))
             return &all[i];
+    size_t count;
+    const struct abx_endpoint *ours = abx_endpoint_extensions(&count);
+    for (size_t i = 0; i < count; i++)
+        if (abx_str_is(id, ours[i].id))
+            return &ours[i];
     return NULL;
 }
 

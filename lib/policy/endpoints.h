@@ -1,4 +1,4 @@
-/* lib/policy/endpoints.h: the one table of the published endpoints.
+/* lib/policy/endpoints.h: the one table of endpoints: the published ones, and those of ours.
  *
  * Server routes, policy documents, capabilities, check-config and docs read the same rows.
  * Selectors are IDs, never methods or paths. Constant data: any thread. Spec: policy.md A4. */
@@ -64,9 +64,11 @@ enum {
     ABX_EP_OPEN = 8,      /* asks for no credential */
     ABX_EP_VIRTUAL = 16,  /* no HTTP route: the terminal's WebSocket */
     ABX_EP_ALWAYS = 32,   /* can not be disabled */
+    ABX_EP_EXTENSION = 64, /* not a published endpoint: bounded by its parents (policy.md C5) */
+    ABX_EP_YIELDS = 128,   /* a custom route of the same path is asked first (security S31) */
 };
 
-enum { ABX_ENDPOINT_SCOPES = 2 };
+enum { ABX_ENDPOINT_SCOPES = 2, ABX_ENDPOINT_PARENTS = 2 };
 
 struct abx_endpoint {
     const char *id;
@@ -79,11 +81,16 @@ struct abx_endpoint {
     unsigned flags;      /* ABX_EP_* */
     enum abx_path_op op; /* what it does to the path it is given */
     const char *summary;
+    /* of an extension: published IDs, NULL ends. It is enabled only where all of them are, takes
+     * the union of their scopes and the narrower of their and its own bounds. */
+    const char *parents[ABX_ENDPOINT_PARENTS];
 };
 
-/** The whole table, in the order of listing. */
+/** The published endpoints, in the order of listing. */
 const struct abx_endpoint *abx_endpoints(size_t *ret_count);
-/** NULL when no published endpoint has this ID (case counts). */
+/** Those that only this server has. */
+const struct abx_endpoint *abx_endpoint_extensions(size_t *ret_count);
+/** Published or not; NULL when no endpoint has this ID (case counts). */
 const struct abx_endpoint *abx_endpoint_find(struct abx_str id);
 
 const char *abx_group_name(enum abx_group group);

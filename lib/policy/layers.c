@@ -101,6 +101,14 @@ bool abx__layer_selects(const struct abx__layer *layer, const struct abx_policy_
     return false;
 }
 
+bool abx__names_extension(const struct abx__layer *layer)
+{
+    const struct abx_endpoint *e = layer->node != NULL && layer->kind == ABX__EXACT
+                                       ? abx_endpoint_find(layer->selector)
+                                       : NULL;
+    return e != NULL && (e->flags & ABX_EP_EXTENSION);
+}
+
 /* ---- presets ---- */
 
 const char *const abx__preset_names[ABX__PRESETS] = {"default", "transfer-only", "read-only",

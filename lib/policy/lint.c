@@ -60,7 +60,8 @@ static size_t collect(const struct abx_policy *p, const struct abx_policy_identi
 {
     size_t count = 0;
     for (size_t i = 0; i < p->rule_count && count < RULES_MAX; i++)
-        if (p->rules[i].endpoint != NULL && wanted(&p->rules[i]) && abx__reaches(&p->rules[i], who))
+        if (p->rules[i].endpoint != NULL && !abx_policy_is_extension(&p->rules[i]) &&
+            wanted(&p->rules[i]) && abx__reaches(&p->rules[i], who))
             out[count++] = &p->rules[i];
     qsort(out, count, sizeof(*out), compare_ids);
     return count;
@@ -116,6 +117,8 @@ static void lint_roots(const struct abx__lint *l)
     const struct abx_policy *p = l->policy;
     for (size_t i = 0; i < p->rule_count; i++) {
         const struct abx_policy_rule *r = &p->rules[i];
+        if (abx_policy_is_extension(r)) /* its parents are named */
+            continue;
         for (size_t k = 0; k < r->paths.allow.count; k++) {
             if (!is_filesystem_root(r->paths.allow.items[k]))
                 continue;
@@ -150,7 +153,8 @@ static void lint_overwrite(const struct abx__lint *l)
     for (size_t i = 0; i < p->rule_count; i++) {
         const struct abx_policy_rule *r = &p->rules[i];
         const struct abx_policy_param *overwrite = &r->params[ABX_PARAM_OVERWRITE];
-        if (overwrite->is_set && !overwrite->flag && r->paths.allow.count == 0)
+        if (overwrite->is_set && !overwrite->flag && r->paths.allow.count == 0 &&
+            !abx_policy_is_extension(r))
             abx__warn(l, "L4", NULL,
                       "endpoint '%.*s' forbids overwriting but has no paths.allow to hold it",
                       ABX_STR_FMT(r->id));

@@ -26,6 +26,10 @@ static void lint_portable(const struct abx__lint *l)
         abx__warn(l, "LX6", confine,
                   "the published server refuses a document with \"confine\"; to stay portable "
                   "keep it in a file of its own");
+    for (size_t i = 0; i < l->policy->layer_count; i++)
+        if (abx__names_extension(&l->policy->layers[i]))
+            abx__warn(l, "LX6", l->policy->layers[i].node,
+                      "the published server has no such endpoint and refuses the document");
 }
 
 /* ---- LX7: selects nothing, or sets what nothing selected has ---- */

@@ -141,5 +141,7 @@ int abx__merge(struct abx__load *l)
     qsort(p->layers, p->layer_count, sizeof(*p->layers), compare);
     for (size_t i = 0; i < p->rule_count; i++)
         merge_rule(l, &p->rules[i]);
+    for (size_t i = 0; i < p->rule_count; i++)
+        abx__inherit(l, &p->rules[i]);
     return l->no_memory ? -1 : 0;
 }

@@ -102,7 +102,7 @@ static bool begin_tree(struct abx__load *l)
 
 /* ---- rules ---- */
 
-static void add_published(struct abx_policy *p, const struct abx_endpoint *e)
+static void add_endpoint(struct abx_policy *p, const struct abx_endpoint *e)
 {
     struct abx_policy_rule *r = &p->rules[p->rule_count];
     *r = (struct abx_policy_rule){.id = abx_str(e->id),
@@ -184,10 +184,11 @@ static void default_scopes(struct abx__load *l)
 
 static void make_rules(struct abx__load *l)
 {
-    size_t count;
-    const struct abx_endpoint *published = abx_endpoints(&count);
+    size_t count, ours_count;
+    const struct abx_endpoint *published = abx_endpoints(&count),
+                              *ours = abx_endpoint_extensions(&ours_count);
     struct abx_policy *p = l->policy;
-    p->rules = abx_arena_array(l->arena, count + l->facts->route_count + 1,
+    p->rules = abx_arena_array(l->arena, count + ours_count + l->facts->route_count + 1,
                                sizeof(struct abx_policy_rule));
     const struct abx_policy_route *routes = copy_routes(l);
     if (p->rules == NULL || l->no_memory) {
@@ -195,7 +196,9 @@ static void make_rules(struct abx__load *l)
         return;
     }
     for (size_t i = 0; i < count; i++)
-        add_published(p, &published[i]);
+        add_endpoint(p, &published[i]);
+    for (size_t i = 0; i < ours_count; i++)
+        add_endpoint(p, &ours[i]);
     default_scopes(l);
     for (size_t i = 0; i < l->facts->route_count; i++)
         add_custom(l, &routes[i]);
@@ -349,10 +352,13 @@ bool abx_policy_has_tokens(const struct abx_policy *p)
 
 bool abx_policy_is_portable(const struct abx_policy *p)
 {
+    for (size_t i = 0; i < p->layer_count; i++)
+        if (abx__names_extension(&p->layers[i]))
+            return false;
     return abx_json_tree_get(p->root, "confine") == NULL;
 }
 
-enum abx_confine abx_policy_confine(const struct abx_policy *p)
+enum abx_confine_mode abx_policy_confine(const struct abx_policy *p)
 {
     return p->confine;
 }

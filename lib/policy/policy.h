@@ -70,9 +70,9 @@ bool abx_policy_has_tokens(const struct abx_policy *p);
 /** The published server takes the document too: it has nothing of ours. */
 bool abx_policy_is_portable(const struct abx_policy *p);
 
-enum abx_confine { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
+enum abx_confine_mode { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
 /** The `confine` key. `require` is refused at load: confinement is not built. */
-enum abx_confine abx_policy_confine(const struct abx_policy *p);
+enum abx_confine_mode abx_policy_confine(const struct abx_policy *p);
 
 /* ---- Rules: what holds for one endpoint, all layers merged ---- */
 
@@ -114,8 +114,13 @@ struct abx_policy_rule {
     struct abx_policy_paths paths;
     size_t index; /* position in abx_policy_rules() */
 };
-/** All rules: the published endpoints in table order, then custom routes. */
+/** All rules: the published endpoints in table order, the extensions, then custom routes. */
 const struct abx_policy_rule *abx_policy_rules(const struct abx_policy *p, size_t *ret_count);
+/** Whether it is an endpoint that the published server does not have (policy.md C5). */
+static inline bool abx_policy_is_extension(const struct abx_policy_rule *r)
+{
+    return r->endpoint != NULL && (r->endpoint->flags & ABX_EP_EXTENSION);
+}
 /** NULL: no such endpoint. */
 const struct abx_policy_rule *abx_policy_rule(const struct abx_policy *p, struct abx_str id);
 /** The limit as an integer, @fallback when it is not set. */

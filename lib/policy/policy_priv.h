@@ -51,7 +51,7 @@ struct abx_policy {
     const char *preset;
     struct abx_str base_dir;
     bool is_configured, is_legacy;
-    enum abx_confine confine;
+    enum abx_confine_mode confine;
     struct abx__token *tokens;
     size_t token_count;
     bool allow_anonymous, has_anonymous_scopes, has_allow_anonymous;
@@ -155,9 +155,13 @@ enum { ABX__PRESETS = 5 };
 void abx__preset_layers(struct abx__load *l, const char *preset);
 void abx__check_selectors(struct abx__load *l);
 bool abx__layer_selects(const struct abx__layer *layer, const struct abx_policy_rule *rule);
+/* The document names an endpoint that the published server does not have. */
+bool abx__names_extension(const struct abx__layer *layer);
 /* *into := *into united with @more, in order of first sight. */
 void abx__unite(struct abx__load *l, struct abx_str_list *into, struct abx_str_list more);
 int abx__merge(struct abx__load *l);
+/* What the parents of @r allow bounds it too; they are merged already. Nothing for other rules. */
+void abx__inherit(struct abx__load *l, struct abx_policy_rule *r);
 
 /* ---- lint.c ---- */
 

@@ -18,13 +18,6 @@
 
 #include "lib/base/banned.h"
 
-/* The sanitizer's bookkeeping at no-return calls does not know the child's stack. */
-#if defined(__SANITIZE_ADDRESS__)
-#define CHILD_CODE __attribute__((no_sanitize("address")))
-#else
-#define CHILD_CODE
-#endif
-
 enum { EXEC_FD = 3, LOW_FD_MIN = 10 };
 
 CHILD_CODE _Noreturn static void fail(const struct abx__proc_start *s, int stage, int errnum)
@@ -154,6 +147,8 @@ CHILD_CODE int abx__proc_child(void *start)
     set_stdio(&s);
     set_scheduling(spec);
     umask(spec->umask != 0 ? (mode_t)spec->umask : 022);
+    if (s.confine != NULL && abx__confine_limit(s.confine) < 0)
+        fail(&s, ABX__STAGE_LIMITS, errno);
     set_ids(&s);
     if (spec->cwd != NULL && chdir(spec->cwd) < 0)
         fail(&s, ABX__STAGE_CWD, errno);
@@ -164,5 +159,8 @@ CHILD_CODE int abx__proc_child(void *start)
             syscall(SYS_exit_group, 127);
     }
     abx__proc_reset_signals();
+    int stage = s.confine != NULL ? abx__confine_apply(s.confine) : 0;
+    if (stage != 0)
+        fail(&s, stage, errno);
     exec_first(&s);
 }

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct abx_confine;
+
 struct abx_proc_status {
     bool exited; /* else killed by `signum` */
     int exit_code;
@@ -39,6 +41,7 @@ struct abx_proc_spec {
     bool new_session;     /* setsid; else a process group of its own. Implied by tty_fd */
     bool die_with_parent; /* SIGKILL to the child when the spawning thread is gone */
     uint32_t umask;       /* 0: 022 */
+    const struct abx_confine *confine; /* confine.h; NULL: as free as this process */
 };
 
 struct abx_proc; /* a running child on a loop */

@@ -1,7 +1,15 @@
 /* lib/proc/proc_priv.h: what the files of lib/proc share. */
 #pragma once
+/* The sanitizer's bookkeeping at no-return calls does not know the stack of a child. */
+#if defined(__SANITIZE_ADDRESS__)
+#define CHILD_CODE __attribute__((no_sanitize("address")))
+#else
+#define CHILD_CODE
+#endif
+#include "lib/proc/confine.h"
 #include "lib/proc/proc.h"
 
+#include <linux/filter.h>
 #include <signal.h>
 
 /** Blocks every signal of this thread; *ret_old is what to restore. */
@@ -22,6 +30,10 @@ enum abx__proc_stage {
     ABX__STAGE_GID,
     ABX__STAGE_UID,
     ABX__STAGE_CWD,
+    ABX__STAGE_LIMITS,
+    ABX__STAGE_PRIVILEGES,
+    ABX__STAGE_LANDLOCK,
+    ABX__STAGE_SECCOMP,
     ABX__STAGE_CLOSE,
     ABX__STAGE_EXEC,
     ABX__STAGE__COUNT
@@ -30,11 +42,36 @@ struct abx__proc_failure { /* as written to the pipe */
     int32_t stage;
     int32_t errnum;
 };
+enum abx__filter {
+    ABX__FILTER_BASE,
+    ABX__FILTER_NETWORK,
+    ABX__FILTER_NO_UDP,
+    ABX__FILTER_NO_UNIX,
+    ABX__FILTER_NO_LISTEN,
+    ABX__FILTERS
+};
+struct abx__confine_child { /* what the child applies, by system calls alone */
+    int ruleset_fd;         /* -1: none */
+    const struct sock_fprog *filters[ABX__FILTERS];
+    size_t filter_count, limit_count;
+    struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX];
+    bool keeps_privileges;
+};
+/** @tty_fd: the slave that the child may open again; 0 or -1: none. *ret_own_fd: to be closed after
+ *  the clone, or -1. 0 or -errno. */
+int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__confine_child *ret,
+                         int *ret_own_fd);
+/** In the child, before the ids change: -1 with errno. */
+int abx__confine_limit(const struct abx__confine_child *c);
+/** In the child, the last steps before the exec: 0, or the stage that failed, with errno. */
+int abx__confine_apply(const struct abx__confine_child *c);
+
 struct abx__proc_start { /* everything a child needs, prepared by the parent */
     const struct abx_proc_spec *spec;
     char *const *paths; /* candidates to exec, in order; NULL ends */
     int error_fd;       /* CLOEXEC */
     pid_t parent;
+    const struct abx__confine_child *confine; /* NULL: not confined */
 };
 /** Becomes the program of @start or reports why not. May share its memory with the parent. */
 int abx__proc_child(void *start);

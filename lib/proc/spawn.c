@@ -1,7 +1,8 @@
 /* lib/proc/spawn.c: a child of a daemon, from clone to reap. Loop thread only.
  *
  * The child shares memory with the stopped parent until its exec (no page tables to copy), unless
- * its ids change: then it would be open to the new user while it holds our memory (security). */
+ * its ids change or it is confined: then it would be open to others while it holds our memory
+ * (security S06). */
 #include "lib/proc/proc_priv.h"
 
 #include "lib/base/assert.h"
@@ -33,6 +34,10 @@ static const char *const stage_texts[] = {
     [ABX__STAGE_GID] = "setgid",
     [ABX__STAGE_UID] = "setuid",
     [ABX__STAGE_CWD] = "cwd",
+    [ABX__STAGE_LIMITS] = "resource limits",
+    [ABX__STAGE_PRIVILEGES] = "give up privileges",
+    [ABX__STAGE_LANDLOCK] = "confinement by Landlock",
+    [ABX__STAGE_SECCOMP] = "confinement by seccomp",
     [ABX__STAGE_CLOSE] = "close descriptors",
     [ABX__STAGE_EXEC] = "exec",
 };
@@ -93,9 +98,10 @@ static int find_candidates(const struct abx_proc_spec *spec, struct candidates *
 static pid_t clone_child(struct abx__proc_start *start, void *stack, int *ret_pidfd)
 {
     int flags = SIGCHLD | CLONE_PIDFD;
-    /* A child of other ids can be stopped by its own kind before its exec: we may not stand still
-     * until then, nor may our memory be in its hands (S06). */
-    if (!start->spec->set_ids)
+    /* A child of other ids, or one that others of its view may signal, can be stopped by its own
+     * kind before its exec: we may not stand still until then, nor may our memory be in its hands
+     * (S06). */
+    if (!start->spec->set_ids && start->confine == NULL)
         flags |= CLONE_VM | CLONE_VFORK;
     sigset_t old;
     abx__proc_block_signals(&old); /* no handler of ours may run in the child */
@@ -158,6 +164,10 @@ static int failure_error(const struct abx_proc_spec *spec, const struct abx__pro
     case ABX__STAGE_GROUPS:
     case ABX__STAGE_GID:
     case ABX__STAGE_UID:
+    case ABX__STAGE_LIMITS:
+    case ABX__STAGE_PRIVILEGES:
+    case ABX__STAGE_LANDLOCK:
+    case ABX__STAGE_SECCOMP:
     case ABX__STAGE_CLOSE:
     case ABX__STAGE__COUNT:
         break;
@@ -182,6 +192,16 @@ static int start_child(const struct abx_proc_spec *spec, pid_t *ret_pid, int *re
         return abx_err_sys(err, -errno, "start %s: stack", spec->path);
     struct abx__proc_start start = {
         .spec = spec, .paths = c.paths, .error_fd = write_end, .parent = getpid()};
+    struct abx__confine_child confine;
+    ABX_AUTO_FD ruleset_fd = -1;
+    if (spec->confine != NULL) {
+        int r = abx__confine_prepare(spec->confine, spec->tty_fd, &confine, &ruleset_fd);
+        if (r < 0) {
+            munmap(stack, CHILD_STACK_BYTES);
+            return abx_err_sys(err, r, "start %s: confinement", spec->path);
+        }
+        start.confine = &confine;
+    }
     int pidfd = -1;
     pid_t pid = clone_child(&start, stack, &pidfd);
     munmap(stack, CHILD_STACK_BYTES);

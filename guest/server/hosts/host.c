@@ -5,6 +5,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/time.h"
+#include "lib/proc/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,6 +91,7 @@ static void free_host(struct abx_host *h)
         return;
     const struct abx_host_ops *ops = h->ops;
     void *arg = h->arg;
+    abx_confine_unref(h->o.confine);
     abx_arena_done(&h->arena);
     abx_host_lines_done(&h->lines);
     abx_buf_done(&h->hello);
@@ -370,6 +372,7 @@ static int spawn(struct abx_host *h, struct abx_error *err)
         .exec_fd = theirs,
         .oom_score_adj = INT32_MIN,
         .die_with_parent = true,
+        .confine = h->o.confine,
     };
     h->has_status = h->was_killed = h->is_deaf = false;
     if (h->archive_fd >= 0 && lseek(h->archive_fd, 0, SEEK_SET) < 0) /* some read, some reopen it */
@@ -453,6 +456,7 @@ static int copy_options(struct abx_host *h, const struct abx_host_options *o, st
 {
     struct abx_arena *a = &h->arena;
     h->o = *o;
+    abx_confine_ref(o->confine);
     h->o.hello_ms = or_default(o->hello_ms, 30000);
     h->o.restart_min_ms = or_default(o->restart_min_ms, 100);
     h->o.restart_max_ms = or_default(o->restart_max_ms, 10000);

@@ -9,6 +9,8 @@
 #include "guest/server/hosts/protocol.h"
 #include "lib/loop/loop.h"
 
+struct abx_confine;
+
 struct abx_host;      /* opaque */
 struct abx_host_call; /* opaque: one call in flight */
 
@@ -52,6 +54,7 @@ struct abx_host_options {
     char *const *envp;   /* ABX_HOST_FD is added */
     const void *archive; /* becomes its standard input; NULL: none */
     size_t archive_len;
+    const struct abx_confine *confine; /* counted; NULL: as free as this process */
     int attached_fd; /* a host that runs already; 0 or -1: start one */
     struct abx_str base_dir, version;
     uint32_t hello_ms, restart_min_ms, restart_max_ms, wait_ms, deaf_ms,

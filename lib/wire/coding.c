@@ -1,6 +1,5 @@
-/* guest/envd/encoding.c: what Accept-Encoding makes of a file (envd.md 3.3, RFC 9110 12.5.3). Pure.
- */
-#include "guest/envd/envd_priv.h"
+/* lib/wire/coding.c: what Accept-Encoding makes of a file (envd.md 3.3, RFC 9110 12.5.3). Pure. */
+#include "lib/wire/coding.h"
 
 #include "lib/base/banned.h"
 
@@ -46,7 +45,7 @@ static void read_member(struct abx_str member, struct wishes *w)
         w->others += name.len > 0;
 }
 
-enum abx__coding abx__coding_pick(struct abx_str accept_encoding, bool identity_only)
+enum abx_coding abx_coding_pick(struct abx_str accept_encoding, bool identity_only)
 {
     struct wishes w = {UNNAMED, UNNAMED, UNNAMED, 0};
     struct abx_str member;
@@ -55,8 +54,8 @@ enum abx__coding abx__coding_pick(struct abx_str accept_encoding, bool identity_
     bool has_identity = w.identity != UNNAMED ? w.identity > 0 : w.star != 0;
     bool has_gzip = w.gzip != UNNAMED ? w.gzip > 0 : w.star > 0 && !has_identity;
     if (identity_only || !has_gzip)
-        return has_identity ? ABX__IDENTITY : ABX__NO_CODING;
+        return has_identity ? ABX_CODING_IDENTITY : ABX_CODING_NONE;
     bool is_wanted =
         w.identity != UNNAMED ? w.gzip > w.identity : w.others == 0 && w.star == UNNAMED;
-    return has_identity && !is_wanted ? ABX__IDENTITY : ABX__GZIP;
+    return has_identity && !is_wanted ? ABX_CODING_IDENTITY : ABX_CODING_GZIP;
 }

@@ -1,6 +1,5 @@
-/* guest/envd/gzip.c: gzip (RFC 1952) of file bodies: unpacking in slices on the loop, packing on
- * the pool, where a chunk's milliseconds hurt nobody. */
-#include "guest/envd/envd_priv.h"
+/* guest/caps/gzip.c: packing runs on the pool, where a chunk's milliseconds hurt nobody. */
+#include "guest/caps/gzip.h"
 
 #include "lib/base/assert.h"
 
@@ -16,16 +15,16 @@ enum {
 
 /* ---- unpacking ---- */
 
-int abx__gunzip_init(struct abx__gunzip *g, struct abx_error *err)
+int abx_gunzip_init(struct abx_gunzip *g, struct abx_error *err)
 {
-    *g = (struct abx__gunzip){0};
+    *g = (struct abx_gunzip){0};
     if (inflateInit2(&g->z, WINDOW_GZIP) != Z_OK)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     g->is_open = true;
     return 0;
 }
 
-void abx__gunzip_done(struct abx__gunzip *g)
+void abx_gunzip_done(struct abx_gunzip *g)
 {
     if (g->is_open)
         inflateEnd(&g->z);
@@ -33,7 +32,7 @@ void abx__gunzip_done(struct abx__gunzip *g)
 }
 
 /* A member that follows another begins anew. */
-static int begin_member(struct abx__gunzip *g)
+static int begin_member(struct abx_gunzip *g)
 {
     bool is_next = g->has_ended && g->z.avail_in > 0;
     if (is_next && inflateReset(&g->z) != Z_OK)
@@ -42,7 +41,7 @@ static int begin_member(struct abx__gunzip *g)
     return 0;
 }
 
-int abx__gunzip_step(struct abx__gunzip *g, struct abx_str *in, char *out, size_t cap,
+int abx_gunzip_step(struct abx_gunzip *g, struct abx_str *in, char *out, size_t cap,
                      struct abx_error *err)
 {
     ABX_ASSERT(cap <= INT32_MAX && in->len <= INT32_MAX);
@@ -75,65 +74,86 @@ int abx__gunzip_step(struct abx__gunzip *g, struct abx_str *in, char *out, size_
 
 /* ---- packing ---- */
 
-struct abx__gzip {
+int abx_deflate_init(struct abx_deflate *d, enum abx_deflate_form form)
+{
+    int window = form == ABX_DEFLATE_GZIP ? WINDOW_GZIP : -15;
+    *d = (struct abx_deflate){0};
+    d->is_open = deflateInit2(&d->z, Z_BEST_SPEED, Z_DEFLATED, window, MEMORY_LEVEL,
+                              Z_DEFAULT_STRATEGY) == Z_OK;
+    return d->is_open ? 0 : -1;
+}
+
+void abx_deflate_done(struct abx_deflate *d)
+{
+    if (d->is_open)
+        deflateEnd(&d->z);
+    d->is_open = false;
+}
+
+int abx_deflate_put(struct abx_deflate *d, struct abx_str in, bool is_last, struct abx_buf *out)
+{
+    int rc = Z_OK;
+    ABX_ASSERT(in.len <= INT32_MAX);
+    d->z.next_in = (unsigned char *)(uintptr_t)in.ptr;
+    d->z.avail_in = (unsigned)in.len;
+    do {
+        void *room = abx_buf_room(out, OUT_BYTES);
+        if (room == NULL)
+            return -1;
+        d->z.next_out = room;
+        d->z.avail_out = OUT_BYTES;
+        rc = deflate(&d->z, is_last ? Z_FINISH : Z_NO_FLUSH);
+        abx_buf_wrote(out, OUT_BYTES - d->z.avail_out);
+    } while (rc == Z_OK && d->z.avail_out == 0);
+    return rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR ? 0 : -1;
+}
+
+struct abx_gzip {
     struct abx_loop *loop;
-    abx__gzip_fn *fn;
+    abx_gzip_fn *fn;
     void *owner;
     bool is_busy, is_closed;
     /* The job's while one runs. */
     struct abx_work work;
-    z_stream z;
+    struct abx_deflate deflate;
     struct abx_buf in, out;
     bool is_last, failed;
 };
 
-static void gzip_free(struct abx__gzip *g)
+static void gzip_free(struct abx_gzip *g)
 {
-    deflateEnd(&g->z);
+    abx_deflate_done(&g->deflate);
     abx_buf_done(&g->in);
     abx_buf_done(&g->out);
     free(g);
 }
 
-struct abx__gzip *abx__gzip_new(struct abx_loop *l, abx__gzip_fn *fn, void *owner)
+struct abx_gzip *abx_gzip_new(struct abx_loop *l, abx_gzip_fn *fn, void *owner)
 {
-    struct abx__gzip *g = calloc(1, sizeof(*g));
+    struct abx_gzip *g = calloc(1, sizeof(*g));
     if (g == NULL)
         return NULL;
-    if (deflateInit2(&g->z, Z_BEST_SPEED, Z_DEFLATED, WINDOW_GZIP, MEMORY_LEVEL,
-                     Z_DEFAULT_STRATEGY) != Z_OK) {
+    if (abx_deflate_init(&g->deflate, ABX_DEFLATE_GZIP) < 0) {
         free(g);
         return NULL;
     }
     g->loop = l;
     g->fn = fn;
     g->owner = owner;
-    abx_buf_init(&g->in, ABX_FILES_CHUNK);
-    abx_buf_init(&g->out, 2 * ABX_FILES_CHUNK);
+    abx_buf_init(&g->in, ABX_GZIP_PIECE);
+    abx_buf_init(&g->out, 2 * ABX_GZIP_PIECE);
     return g;
 }
 
 static void on_run(struct abx_work *w)
 {
-    struct abx__gzip *g = w->owner;
-    int rc = Z_OK;
-    g->z.next_in = (unsigned char *)g->in.ptr;
-    g->z.avail_in = (unsigned)g->in.len;
-    do {
-        void *room = abx_buf_room(&g->out, OUT_BYTES);
-        if (room == NULL)
-            break;
-        g->z.next_out = room;
-        g->z.avail_out = OUT_BYTES;
-        rc = deflate(&g->z, g->is_last ? Z_FINISH : Z_NO_FLUSH);
-        abx_buf_wrote(&g->out, OUT_BYTES - g->z.avail_out);
-    } while (rc == Z_OK && g->z.avail_out == 0);
-    g->failed = abx_buf_failed(&g->out) || (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR);
+    struct abx_gzip *g = w->owner;
+    g->failed = abx_deflate_put(&g->deflate, abx_buf_str(&g->in), g->is_last, &g->out) < 0;
 }
 
 static void on_done(struct abx_work *w)
 {
-    struct abx__gzip *g = w->owner;
+    struct abx_gzip *g = w->owner;
     g->is_busy = false;
     abx_buf_clear(&g->in);
     if (g->is_closed)
@@ -142,7 +162,7 @@ static void on_done(struct abx_work *w)
         g->fn(g->owner, abx_buf_str(&g->out), g->failed); /* may close */
 }
 
-int abx__gzip_put(struct abx__gzip *g, struct abx_str data, bool is_last, struct abx_error *err)
+int abx_gzip_put(struct abx_gzip *g, struct abx_str data, bool is_last, struct abx_error *err)
 {
     ABX_ASSERT(!g->is_busy && !g->is_closed);
     abx_buf_clear(&g->out);
@@ -156,7 +176,7 @@ int abx__gzip_put(struct abx__gzip *g, struct abx_str data, bool is_last, struct
     return 0;
 }
 
-void abx__gzip_close(struct abx__gzip *g)
+void abx_gzip_close(struct abx_gzip *g)
 {
     if (g == NULL || g->is_closed)
         return;

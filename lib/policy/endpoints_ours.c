@@ -1,0 +1,26 @@
+/* lib/policy/endpoints_ours.c: the endpoints that only this server has. Their scopes come from their
+ * parents. Spec: server.md 5, policy.md C5. */
+#include "lib/policy/endpoints.h"
+
+#include "lib/base/assert.h"
+#include "lib/policy/endpoints_priv.h"
+
+#include "lib/base/banned.h"
+
+#define L(name) (1u << ABX_LIMIT_##name)
+#define P(name) (1u << ABX_PARAM_##name)
+#define COMMON  ABX__LIMITS_COMMON
+#define FILES   (ABX_EP_EXTENSION | ABX_EP_PATHS)
+
+/* clang-format off */
+static const struct abx_endpoint endpoints[] = {
+    {"files_raw_get", "GET", "/files/raw", {NULL}, COMMON | L(MAX_BYTES), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
+     "Read the bytes of a file, or a range of them", {"files_download_stream"}},
+};
+/* clang-format on */
+
+const struct abx_endpoint *abx_endpoint_extensions(size_t *ret_count)
+{
+    *ret_count = ABX_COUNTOF(endpoints);
+    return endpoints;
+}

@@ -1,0 +1,316 @@
+/* lib/proc/confine.c: confinements: what is prepared by the parent (confine.h); confine_child.c
+ * applies it. */
+#include "lib/proc/confine.h"
+
+#include "lib/base/assert.h"
+#include "lib/base/fd.h"
+#include "lib/proc/proc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+#include "lib/proc/confine_filters.h"
+
+/* Landlock as of ABI 7; Debian's headers stop at 6.1. */
+enum {
+    FS_EXECUTE = 1 << 0,
+    FS_WRITE_FILE = 1 << 1,
+    FS_READ_FILE = 1 << 2,
+    FS_READ_DIR = 1 << 3,
+    FS_REMOVE_DIR = 1 << 4,
+    FS_REMOVE_FILE = 1 << 5,
+    FS_MAKE_CHAR = 1 << 6,
+    FS_MAKE_DIR = 1 << 7,
+    FS_MAKE_REG = 1 << 8,
+    FS_MAKE_SOCK = 1 << 9,
+    FS_MAKE_FIFO = 1 << 10,
+    FS_MAKE_BLOCK = 1 << 11,
+    FS_MAKE_SYM = 1 << 12,
+    FS_REFER = 1 << 13,
+    FS_TRUNCATE = 1 << 14,
+    FS_IOCTL_DEV = 1 << 15,
+    FS_OF_FILES = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | FS_TRUNCATE | FS_IOCTL_DEV,
+    NET_BIND = 1 << 0,
+    NET_CONNECT = 1 << 1,
+    SCOPE_ABSTRACT = 1 << 0,
+    SCOPE_SIGNAL = 1 << 1,
+    RULE_PATH = 1,
+    RULE_PORT = 2,
+    ASK_VERSION = 1
+};
+struct ruleset {
+    uint64_t fs, net, scoped;
+};
+struct port_rule {
+    uint64_t access, port;
+};
+struct path_rule {
+    uint64_t access;
+    int32_t fd;
+} __attribute__((packed));
+
+static const struct {
+    int abi;
+    uint64_t fs;
+    size_t ruleset_bytes; /* that this version takes */
+} versions[] = {{1, (1U << 13) - 1, 8}, {2, FS_REFER, 8}, {3, FS_TRUNCATE, 8},
+                {4, 0, 16},             {5, FS_IOCTL_DEV, 16}, {6, 0, 24}};
+enum { FILES_ABI = 3, NETWORK_ABI = 4, SIGNALS_ABI = 6 };
+
+/* MAKE_CHAR and MAKE_BLOCK belong to nobody. */
+static const uint64_t rights[] = {
+    [ABX_CONFINE_READ] = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR,
+    [ABX_CONFINE_WRITE] = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE | FS_TRUNCATE |
+                          FS_MAKE_REG | FS_MAKE_DIR | FS_MAKE_SYM | FS_MAKE_FIFO | FS_MAKE_SOCK |
+                          FS_REMOVE_DIR | FS_REMOVE_FILE | FS_REFER,
+    [ABX_CONFINE_DEVICE] = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL_DEV | FS_READ_DIR,
+};
+
+#define FILTER(name) {ABX_COUNTOF(confine_##name), (struct sock_filter *)(uintptr_t)confine_##name}
+static const struct sock_fprog filters[] = {
+    [ABX__FILTER_BASE] = FILTER(base),           [ABX__FILTER_NETWORK] = FILTER(network),
+    [ABX__FILTER_NO_UDP] = FILTER(no_udp),       [ABX__FILTER_NO_UNIX] = FILTER(no_unix),
+    [ABX__FILTER_NO_LISTEN] = FILTER(no_listen),
+};
+_Static_assert(ABX_COUNTOF(filters) == ABX__FILTERS, "one row per filter");
+
+struct abx_confine {
+    _Atomic unsigned refs;
+    struct abx__confine_child child; /* without its own terminal */
+    struct abx_confine_root *roots;
+    size_t root_count;
+    struct abx_confine_ports connect, bind; /* items: heap */
+    unsigned layers;
+};
+
+/* ---- what the kernel has ---- */
+
+const char *abx_confine_layer_name(unsigned layer)
+{
+    static const char *const names[ABX_CONFINE_LAYERS] = {"files", "signals", "network", "seccomp"};
+    for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
+        if (layer == 1U << i)
+            return names[i];
+    return NULL;
+}
+
+int abx_confine_abi(void)
+{
+    static _Atomic int known = -1;
+    if (known < 0) {
+        long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, ASK_VERSION);
+        known = abi > 0 ? (int)abi : 0;
+    }
+    return known;
+}
+
+unsigned abx_confine_supported(void)
+{
+    uint32_t action = SECCOMP_RET_ERRNO;
+    bool has_seccomp = syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+    int abi = abx_confine_abi();
+    return (abi >= FILES_ABI ? ABX_CONFINE_FILES : 0U) |
+           (abi >= SIGNALS_ABI ? ABX_CONFINE_SIGNALS : 0U) |
+           (abi >= NETWORK_ABI && has_seccomp ? ABX_CONFINE_NETWORK : 0U) |
+           (has_seccomp ? ABX_CONFINE_SECCOMP : 0U);
+}
+
+/* ---- the ruleset ---- */
+
+static int add_path(int ruleset, const struct abx_confine_root *root, uint64_t handled)
+{
+    struct stat st;
+    struct path_rule rule = {rights[root->access] & handled, root->fd};
+    if (fstat(root->fd, &st) < 0)
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        rule.access &= FS_OF_FILES;
+    if (rule.access == 0)
+        return 0;
+    return syscall(SYS_landlock_add_rule, ruleset, RULE_PATH, &rule, 0) < 0 ? -errno : 0;
+}
+
+static int add_ports(int ruleset, const struct abx_confine_ports *ports, uint64_t access)
+{
+    for (size_t i = 0; ports->is_limited && i < ports->count; i++) {
+        struct port_rule rule = {access, ports->items[i]};
+        if (syscall(SYS_landlock_add_rule, ruleset, RULE_PORT, &rule, 0) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+static struct ruleset attributes(const struct abx_confine *c, size_t *ret_bytes)
+{
+    struct ruleset attr = {0};
+    for (size_t i = 0; i < ABX_COUNTOF(versions); i++)
+        if (abx_confine_abi() >= versions[i].abi) {
+            *ret_bytes = versions[i].ruleset_bytes;
+            if (c->layers & ABX_CONFINE_FILES)
+                attr.fs |= versions[i].fs;
+        }
+    if (c->layers & ABX_CONFINE_NETWORK)
+        attr.net = (c->connect.is_limited ? NET_CONNECT : 0U) | (c->bind.is_limited ? NET_BIND : 0U);
+    if (c->layers & ABX_CONFINE_SIGNALS)
+        attr.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
+    return attr;
+}
+
+/* A descriptor, -errno, or -ENODATA: nothing to hold by Landlock. */
+static int make_ruleset(const struct abx_confine *c, int tty_fd)
+{
+    size_t bytes = 0;
+    struct ruleset attr = attributes(c, &bytes);
+    if (attr.fs == 0 && attr.net == 0 && attr.scoped == 0)
+        return -ENODATA;
+    ABX_AUTO_FD fd = (int)syscall(SYS_landlock_create_ruleset, &attr, bytes, 0);
+    if (fd < 0)
+        return -errno;
+    int r = 0;
+    for (size_t i = 0; attr.fs != 0 && r == 0 && i < c->root_count; i++)
+        r = add_path(fd, &c->roots[i], attr.fs);
+    if (attr.fs != 0 && r == 0 && tty_fd > 0)
+        r = add_path(fd, &(struct abx_confine_root){tty_fd, ABX_CONFINE_DEVICE}, attr.fs);
+    if (r == 0 && (attr.net & NET_CONNECT))
+        r = add_ports(fd, &c->connect, NET_CONNECT);
+    if (r == 0 && (attr.net & NET_BIND))
+        r = add_ports(fd, &c->bind, NET_BIND);
+    return r < 0 ? r : abx_fd_take(&fd);
+}
+
+int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__confine_child *ret,
+                         int *ret_own_fd)
+{
+    *ret = c->child;
+    *ret_own_fd = -1;
+    if (tty_fd <= 0 || !(c->layers & ABX_CONFINE_FILES))
+        return 0;
+    /* The slave as a path of its own: opening it again, by name, is what is granted (S07). */
+    int fd = make_ruleset(c, tty_fd);
+    if (fd < 0)
+        return fd;
+    ret->ruleset_fd = *ret_own_fd = fd;
+    return 0;
+}
+
+/* ---- making one ---- */
+
+static int copy_ports(struct abx_confine_ports *to, const struct abx_confine_ports *from)
+{
+    *to = (struct abx_confine_ports){.is_limited = from->is_limited};
+    if (!from->is_limited || from->count == 0)
+        return 0;
+    uint16_t *items = calloc(from->count, sizeof(*items));
+    if (items == NULL)
+        return -ENOMEM;
+    memcpy(items, from->items, from->count * sizeof(*items));
+    to->items = items;
+    to->count = from->count;
+    return 0;
+}
+
+static int copy_roots(struct abx_confine *c, const struct abx_confine_spec *spec)
+{
+    size_t n = spec->root_count + spec->more_root_count;
+    c->roots = calloc(n + 1, sizeof(*c->roots));
+    if (c->roots == NULL)
+        return -ENOMEM;
+    if (spec->root_count)
+        memcpy(c->roots, spec->roots, spec->root_count * sizeof(*c->roots));
+    if (spec->more_root_count)
+        memcpy(c->roots + spec->root_count, spec->more_roots,
+               spec->more_root_count * sizeof(*c->roots));
+    c->root_count = n;
+    return 0;
+}
+
+static void add_filter(struct abx__confine_child *child, enum abx__filter which)
+{
+    child->filters[child->filter_count++] = &filters[which];
+}
+
+static void choose_filters(struct abx_confine *c, const struct abx_confine_spec *spec)
+{
+    if (c->layers & ABX_CONFINE_SECCOMP)
+        add_filter(&c->child, ABX__FILTER_BASE);
+    if (!(c->layers & ABX_CONFINE_NETWORK))
+        return;
+    add_filter(&c->child, ABX__FILTER_NETWORK);
+    if (spec->no_udp)
+        add_filter(&c->child, ABX__FILTER_NO_UDP);
+    if (spec->no_unix)
+        add_filter(&c->child, ABX__FILTER_NO_UNIX);
+    if (spec->bind.is_limited && spec->bind.count == 0)
+        add_filter(&c->child, ABX__FILTER_NO_LISTEN);
+}
+
+static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
+{
+    c->layers = spec->layers & abx_confine_supported();
+    if (spec->keeps_privileges) /* a filter would need no_new_privs, or be undone by root */
+        c->layers &= ABX_CONFINE_FILES | ABX_CONFINE_SIGNALS;
+    c->child.keeps_privileges = spec->keeps_privileges;
+    c->child.limit_count = spec->limit_count;
+    memcpy(c->child.limits, spec->limits, sizeof(c->child.limits));
+    int r = copy_roots(c, spec);
+    if (r == 0)
+        r = copy_ports(&c->connect, &spec->connect);
+    if (r == 0)
+        r = copy_ports(&c->bind, &spec->bind);
+    if (r < 0)
+        return r;
+    choose_filters(c, spec);
+    c->child.ruleset_fd = make_ruleset(c, -1);
+    return c->child.ruleset_fd == -ENODATA ? 0 : c->child.ruleset_fd;
+}
+
+int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confine **ret,
+                    struct abx_error *err)
+{
+    ABX_ASSERT(spec->limit_count <= ABX_CONFINE_LIMITS_MAX);
+    struct abx_confine *c = calloc(1, sizeof(*c));
+    if (c == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    c->refs = 1;
+    c->child.ruleset_fd = -1;
+    int r = fill(c, spec);
+    if (r < 0) {
+        abx_confine_unref(c);
+        return abx_err_sys(err, r, "confinement: the kernel takes no such rules");
+    }
+    *ret = c;
+    return 0;
+}
+
+const struct abx_confine *abx_confine_ref(const struct abx_confine *c)
+{
+    if (c != NULL)
+        ((struct abx_confine *)(uintptr_t)c)->refs++;
+    return c;
+}
+
+void abx_confine_unref(const struct abx_confine *shared)
+{
+    struct abx_confine *c = (struct abx_confine *)(uintptr_t)shared;
+    if (c == NULL || --c->refs > 0)
+        return;
+    if (c->child.ruleset_fd >= 0)
+        close(c->child.ruleset_fd);
+    free(c->roots);
+    free((void *)(uintptr_t)c->connect.items);
+    free((void *)(uintptr_t)c->bind.items);
+    free(c);
+}
+
+unsigned abx_confine_layers(const struct abx_confine *c)
+{
+    return c->layers;
+}
