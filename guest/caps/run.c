@@ -177,7 +177,8 @@ static int spawn(struct abx_run *r, const struct abx_run_spec *spec, const int e
                               .oom_score_adj = INT_MIN,
                               .new_session = true,
                               .umask = spec->umask,
-                              .confine = spec->confine};
+                              .confine = spec->confine,
+                              .exec_fd = spec->exec_fd};
     return abx_proc_spawn(r->loop, &p, on_leader_exit, r, &r->proc, err);
 }
 

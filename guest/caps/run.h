@@ -15,6 +15,7 @@ struct abx_run_spec {
     uint64_t timeout_ms; /* to SIGKILL of the group; 0: none */
     uint32_t umask;      /* 0: 022 */
     const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
+    int exec_fd;         /* a file that the child finds at number 3; 0 or -1: none */
 };
 struct abx_run_end {
     int exit_code; /* -N: killed by signal N */

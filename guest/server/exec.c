@@ -127,10 +127,9 @@ static char *arena_c(struct abx__job *j, struct abx_str s)
     return abx_arena_c(&j->arena, s);
 }
 
-/* What PATH gives for a bare name; ptr NULL: nothing. */
-static struct abx_str find_in_path(struct abx__job *j, struct abx_str name)
+struct abx_str abx__exec_find(const struct abx__server *s, struct abx_str name, struct abx_arena *a)
 {
-    struct abx_str rest = abx_str(j->server->path), dir;
+    struct abx_str rest = abx_str(s->path), dir;
     char text[PATH_MAX];
     while (rest.ptr && abx_str_split(&rest, ':', &dir)) {
         if (dir.len == 0)
@@ -139,9 +138,14 @@ static struct abx_str find_in_path(struct abx__job *j, struct abx_str name)
         struct stat st;
         if (n > 0 && (size_t)n < sizeof(text) && stat(text, &st) == 0 && S_ISREG(st.st_mode) &&
             access(text, X_OK) == 0)
-            return abx_arena_str(&j->arena, abx_str(text));
+            return abx_arena_str(a, abx_str(text));
     }
     return (struct abx_str){0};
+}
+
+static struct abx_str find_in_path(struct abx__job *j, struct abx_str name)
+{
+    return abx__exec_find(j->server, name, &j->arena);
 }
 
 static struct abx_str resolved(struct abx__job *j, struct abx_str path)
@@ -274,7 +278,8 @@ static bool check_cwd(struct abx__job *j, struct abx__exec *x, const struct abx_
 static bool check_secrets(struct abx__job *j, const struct abx__pair *pairs, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (!abx_policy_exec_env_check(j->policy, j->rule, pairs[i].name, &j->verdict))
+        if (!abx_policy_exec_env_check(j->policy, j->rule, pairs[i].name, &j->verdict) ||
+            !abx_policy_env_overlay_check(j->rule, &j->who, pairs[i].name, &j->verdict))
             return false;
     return true;
 }
@@ -301,7 +306,7 @@ bool abx__exec_judge(struct abx__exec *x, struct abx__job *j)
         return abx__job_fail(j, 400, "ValueError", "'cwd' is not a directory");
     if (!set_program(j, x, &parsed))
         return false;
-    x->envp = abx__child_environment(j->server, pairs, count, &j->arena);
+    x->envp = abx__environment_of(&j->who, pairs, count, &j->arena);
     return x->envp || no_memory(j);
 }
 
@@ -312,4 +317,10 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
     struct abx_run_spec full = *spec;
     full.umask = c->server->umask;
     return abx_run_start(&c->server->loop, &full, ops, owner, ret, err);
+}
+
+bool abx__exec_judge_named(struct abx__job *j, struct abx_str name)
+{
+    struct abx_str found = find_in_path(j, name);
+    return abx_policy_program_check(j->rule, name, resolved(j, found), &j->verdict);
 }

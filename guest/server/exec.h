@@ -18,8 +18,14 @@ bool abx__exec_read(struct abx__call *c, struct abx__exec *x);
 /** The guards and the policy, in their order; then the program, argv and environment to run. The
  * body must be the job's. False: the outcome is set. Pool thread. */
 bool abx__exec_judge(struct abx__exec *x, struct abx__job *j);
-/** The one place where a call starts a program that is run to its end: what holds for every child of
- * the server is added here. As abx_run_start(). Loop thread. */
+/** What the server's PATH gives for a bare name, in @a; ptr NULL: nothing. Blocks. */
+struct abx_str abx__exec_find(const struct abx__server *s, struct abx_str name,
+                              struct abx_arena *a);
+/** The process guard for a program that the server names itself. False: the verdict is set. Pool.
+ */
+bool abx__exec_judge_named(struct abx__job *j, struct abx_str name);
+/** The one place where a call starts a program that is run to its end: what holds for every child
+ * of the server is added here. As abx_run_start(). Loop thread. */
 int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
                     const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
                     struct abx_error *err);

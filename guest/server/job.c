@@ -52,6 +52,7 @@ struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *
     j->server = c->server;
     j->policy = abx_policy_ref(c->policy);
     j->rule = c->rule;
+    j->who = c->who;
     j->run = run;
     j->body = c->body;
     c->body = NULL;

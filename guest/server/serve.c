@@ -1,6 +1,7 @@
 /* guest/server/serve.c: the verb serve: policy, bind, hosts, freeze, listen; and the end. Loop
  * thread. server.md 1, security S15. */
 #include "guest/server/environment.h"
+#include "guest/server/helper.h"
 #include "guest/server/listen.h"
 #include "guest/server/options.h"
 #include "guest/server/verbs.h"
@@ -8,6 +9,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
+#include "lib/base/time.h"
 #include "lib/contract/contract.h"
 
 #include <errno.h>
@@ -162,6 +164,7 @@ static void stop(struct abx__server *s)
         return;
     s->is_stopping = true;
     abx__shells_stop(s);
+    abx__helpers_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -285,7 +288,6 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
         return;
     }
     abx__environment_hide(s->policy);
-    s->env = environ;
     s->meter = abx_policy_meter_new(s->policy);
     if (s->meter == NULL || listen_all(s, &err) < 0) {
         fprintf(stderr, "agent-sandbox-server: %s\n", s->meter ? err.msg : "out of memory");
@@ -347,6 +349,8 @@ static int prepare(struct abx__server *s)
     abx_hex_encode(random + 4, 16, s->long_marker);
     abx_list_init(&s->calls);
     abx_list_init(&s->shells);
+    abx_list_init(&s->helpers);
+    s->started_ms = abx_time_mono_ms();
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif

@@ -58,12 +58,14 @@ struct abx__server {
     struct abx_http_server *http;
     struct abx_policy *policy; /* the one in force */
     struct abx_policy_meter *meter;
-    char **env;          /* of children: the start's environment without secrets, NULL-terminated */
-    const char *path;    /* PATH in it; where programs are looked up */
-    char *cwd;           /* of the server, absolute */
-    uint64_t upload_cap; /* ABX_MAX_UPLOAD_SIZE */
+    const char *path;       /* PATH of the start; where programs are looked up */
+    char *cwd;              /* of the server, absolute */
+    uint64_t upload_cap;    /* ABX_MAX_UPLOAD_SIZE */
     struct abx_list shells; /* programs of /shell that run: shell.c */
     size_t shell_count;
+    struct abx_list helpers; /* programs that handlers wait for: helper.c */
+    char python_version[32]; /* of python3, once it was asked: system.c */
+    int64_t started_ms;      /* monotonic */
     struct abx__throttle throttle;
     uint64_t audit_lost; /* lines that were not taken */
     uint32_t umask;      /* of the start; children get it */
@@ -104,6 +106,10 @@ extern const struct abx__route abx__core_routes[];     /* core.c */
 extern const struct abx__route abx__files_routes[];    /* files.c */
 extern const struct abx__route abx__shell_routes[];    /* shell.c */
 extern const struct abx__route abx__commands_routes[]; /* commands.c */
+extern const struct abx__route abx__system_routes[];   /* system.c */
+extern const struct abx__route abx__env_routes[];      /* env.c */
+extern const struct abx__route abx__code_routes[];     /* code.c */
+extern const struct abx__route abx__git_routes[];      /* git_state.c */
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** The handler of @id, or NULL: not built, answered with 501. */
@@ -241,6 +247,7 @@ struct abx__job {
     struct abx__server *server;
     struct abx_policy *policy;
     const struct abx_policy_rule *rule;
+    struct abx_policy_identity who;
     struct abx_arena arena;
     struct json_t *body;     /* of the call, which has it no more */
     struct abx_buf body_buf; /* the same, as it came */
@@ -276,10 +283,14 @@ bool abx__job_fail_errno(struct abx__job *j, int errnum, struct abx_str what);
 
 /* ---- children (environment.c) ---- */
 
-/** The environment of a child: the server's without secrets, then @extra. NULL without memory. The
- * array and its strings live in @a or in the server. */
-char **abx__child_environment(const struct abx__server *s, const struct abx__pair *extra,
-                              size_t count, struct abx_arena *a);
+/** The environment of a child of @who: the server's without secrets, or for a narrow identity
+ * beside others its own and what is common; @extra replaces. NULL-terminated copies in @a; NULL
+ * without memory. Pool threads too. */
+char **abx__environment_of(const struct abx_policy_identity *who, const struct abx__pair *extra,
+                           size_t extra_count, struct abx_arena *a);
+/** Sets all or none, for later children of @who. -E2BIG, -ENOMEM. Loop thread. */
+int abx__environment_set(const struct abx_policy_identity *who, const struct abx__pair *pairs,
+                         size_t count);
 
 /* ---- command hosts (commands.c) ---- */
 

@@ -122,6 +122,16 @@ bool abx_policy_exec_env_check(const struct abx_policy *p, const struct abx_poli
     return true;
 }
 
+bool abx_policy_env_overlay_check(const struct abx_policy_rule *rule,
+                                  const struct abx_policy_identity *who, struct abx_str name,
+                                  struct abx_policy_verdict *v)
+{
+    if (who->is_wide || !chooses_code(name))
+        return true;
+    return refuse(rule, ABX_POLICY_ENV_VAR_NOT_ALLOWED, v,
+                  "the variable chooses what is run, which this identity may not", name);
+}
+
 static bool is_allowed_variable(const struct abx_policy_rule *rule, struct abx_str name)
 {
     struct abx_str_list allow = rule->params[ABX_PARAM_ALLOW_VARS].words;
@@ -144,6 +154,23 @@ bool abx_policy_env_visible(const struct abx_policy *p, const struct abx_policy_
 {
     return !sounds_secret(name) && !starts_nocase(name, "ABX_SERVER_") &&
            !abx_policy_is_secret_env(p, name) && is_allowed_variable(rule, name);
+}
+
+bool abx_policy_env_value_is_secret(struct abx_str value)
+{
+    static const struct {
+        const char *prefix;
+        size_t at_least; /* bytes in all: a short one is a word */
+    } forms[] = {{"ghp_", 36},       {"gho_", 36}, {"ghs_", 36},     {"github_pat_", 40},
+                 {"glpat-", 20},     {"sk-", 24},  {"sk_live_", 24}, {"xoxb-", 24},
+                 {"xoxp-", 24},      {"AKIA", 20}, {"ASIA", 20},     {"LTAI", 16},
+                 {"AIza", 35},       {"eyJ", 60},  {"npm_", 36},     {"pypi-", 40},
+                 {"-----BEGIN ", 0}, {"e2b_", 24}};
+    for (size_t i = 0; i < ABX_COUNTOF(forms); i++)
+        if (abx_str_starts(value, forms[i].prefix) && value.len >= forms[i].at_least &&
+            (forms[i].at_least == 0 || abx_str_chr(value, ' ') < 0))
+            return true;
+    return false;
 }
 
 bool abx_policy_env_set_check(const struct abx_policy *p, const struct abx_policy_rule *rule,

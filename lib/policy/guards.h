@@ -45,9 +45,16 @@ bool abx_policy_env_check(const struct abx_policy_rule *rule, struct abx_str nam
  *  choose what is run (security.md S13). */
 bool abx_policy_exec_env_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
                                struct abx_str name, struct abx_policy_verdict *v);
+/** Names that a narrow identity beside others may set for no process, its own included (security.md
+ * S13). */
+bool abx_policy_env_overlay_check(const struct abx_policy_rule *rule,
+                                  const struct abx_policy_identity *who, struct abx_str name,
+                                  struct abx_policy_verdict *v);
 /** Whether GET /env shows @name. */
 bool abx_policy_env_visible(const struct abx_policy *p, const struct abx_policy_rule *rule,
                             struct abx_str name);
+/** Whether a value is of a form that only credentials have (D15). */
+bool abx_policy_env_value_is_secret(struct abx_str value);
 /** POST /env, after abx_policy_env_check(). */
 bool abx_policy_env_set_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
                               struct abx_str name, struct abx_policy_verdict *v);

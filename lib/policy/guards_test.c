@@ -303,3 +303,39 @@ TEST(an_empty_list_of_signals_forbids_all)
     assert_true(abx_policy_signal_check(r->rule, 15, &v));
     rig_free(r);
 }
+
+TEST(env_d15_values_that_only_credentials_have)
+{
+    static const struct {
+        const char *value;
+        bool is_secret;
+    } rows[] = {{"ghp_0123456789abcdefghijklmnopqrstuvwxyz", true},
+                {"AKIAIOSFODNN7EXAMPLE", true},
+                {"-----BEGIN PRIVATE KEY-----\nx", true},
+                {"sk-0123456789abcdefghijklmn", true},
+                {"sk-short", false},
+                {"eyJ", false},
+                {"postgres://u:p@h/db", false}, /* the published corpus shows it */
+                {"", false}};
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++)
+        assert_int_equal(abx_policy_env_value_is_secret(abx_str(rows[i].value)), rows[i].is_secret);
+}
+
+TEST(env_s13_a_narrow_identity_sets_nothing_that_chooses_code)
+{
+    static const struct {
+        const char *name;
+        bool is_good;
+    } rows[] = {{"PYTHONSTARTUP", false}, {"GIT_SSH_COMMAND", false}, {"NODE_OPTIONS", false},
+                {"LD_PRELOAD", false},    {"PAGER", false},           {"BASH_FUNC_x", false},
+                {"APP_MODE", true},       {"PATHOLOGY", true}};
+    struct abx_policy_rule rule = {.id = ABX_STR("env_set")};
+    struct abx_policy_identity narrow = {.id = ABX_STR("n")}, wide = {.is_wide = true};
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct abx_policy_verdict v = {0};
+        struct abx_str name = abx_str(rows[i].name);
+        assert_int_equal(abx_policy_env_overlay_check(&rule, &narrow, name, &v), rows[i].is_good);
+        assert_int_equal(v.code, rows[i].is_good ? ABX_POLICY_OK : ABX_POLICY_ENV_VAR_NOT_ALLOWED);
+        assert_true(abx_policy_env_overlay_check(&rule, &wide, name, &v));
+    }
+}
