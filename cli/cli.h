@@ -29,7 +29,7 @@ struct cli_values {
     struct abx_pair build_args[CLI_PAIRS_MAX + 1];
     size_t build_arg_count;
     const char *envd_inject, *name, *token, *token_env, *preset, *policy, *commands, *wheel;
-    const char *from, *lang;
+    const char *from, *lang, *kind;
     bool no_cache, force, refresh;
     uint32_t port;
 };
@@ -67,8 +67,9 @@ struct cli_command {
 extern const struct cli_command cmd_up, cmd_down, cmd_env, cmd_create, cmd_list, cmd_info, cmd_exec,
     cmd_kill, cmd_cp, cmd_url, cmd_doctor, cmd_gc, cmd_status, cmd_version, cmd_template_init,
     cmd_template_lint, cmd_template_build, cmd_template_deploy, cmd_template_list,
-    cmd_template_info, cmd_template_delete, cmd_image_build, cmd_image_list, cmd_server_start,
-    cmd_server_call, cmd_server_routes, cmd_server_policy;
+    cmd_template_info, cmd_template_delete, cmd_template_export, cmd_image_build, cmd_image_list,
+    cmd_image_import, cmd_image_export, cmd_server_start, cmd_server_call, cmd_server_routes,
+    cmd_server_policy;
 extern const struct cli_command *const cli_commands[]; /* NULL ends */
 extern const struct cli_option cli_global_options[];
 

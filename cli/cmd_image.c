@@ -177,8 +177,9 @@ static int run_build(struct cli *cli)
         return cli_fail_base(&err);
     int code = make_root(cli, name, out);
     ABX_AUTO_FREE char *answer = NULL;
+    struct abx_image_source source = {.fd = out, .recipe = recipe};
     if (code == 0 && (lseek(out, 0, SEEK_SET) < 0 ||
-                      abx_image_import(cli->client, name, recipe, out, &answer, &cli->err) < 0))
+                      abx_image_import(cli->client, name, &source, &answer, &cli->err) < 0))
         code = cli_fail(cli);
     if (code == 0)
         print_done(cli, name, recipe, false);

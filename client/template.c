@@ -396,31 +396,3 @@ int abx_template_list(struct abx_client *c, char **ret_json, struct abx_client_e
     abx_buf_done(&r.answer);
     return result;
 }
-
-int abx_image_import(struct abx_client *c, const char *name, const char *recipe, int fd,
-                     char **ret_json, struct abx_client_error *err)
-{
-    char id[NAME_MAX_BYTES * 3];
-    struct abx_http_extra headers[] = {{ABX_HEADER_API_KEY, abx_str(c->api_key)},
-                                       {"Content-Type", ABX_STR("application/x-tar")},
-                                       {0}};
-    ABX_AUTO_BUF target;
-    abx_buf_init(&target, 4096);
-    encode(name, id, sizeof(id));
-    abx_buf_putf(&target, "%s/abx/v1/images/%s%s%s", c->path, id, recipe ? "?recipe=" : "",
-                 recipe ? recipe : "");
-    struct client_request r = {.method = "POST",
-                               .target = abx_buf_str(&target),
-                               .headers = headers,
-                               .body_fd = fd,
-                               .timeout_ms = BUILD_TIME_MS};
-    pthread_mutex_lock(&c->lock);
-    int result = abx__client_run(c, &r, err);
-    pthread_mutex_unlock(&c->lock);
-    if (result == 0 && r.status / 100 != 2)
-        result = abx__client_fail_answer(err, "engine", "image", r.status, abx_buf_str(&r.answer));
-    if (result == 0 && (*ret_json = abx_str_dup(abx_buf_str(&r.answer))) == NULL)
-        result = abx__client_fail_memory(err);
-    abx_buf_done(&r.answer);
-    return result;
-}

@@ -13,9 +13,13 @@
 
 #include "lib/base/banned.h"
 
-const struct abx__route *const abx__route_tables[] = {abx__sandbox_routes, abx__template_routes,
-                                                      abx__build_routes,   abx__image_routes,
-                                                      abx__misc_routes,    NULL};
+const struct abx__route *const abx__route_tables[] = {abx__sandbox_routes,
+                                                      abx__template_routes,
+                                                      abx__build_routes,
+                                                      abx__image_routes,
+                                                      abx__export_routes,
+                                                      abx__misc_routes,
+                                                      NULL};
 
 #define ALLOW_HEADERS                                                                              \
     "Origin, Content-Length, Content-Type, User-Agent, Authorization, X-API-Key, X-Team-ID, "      \

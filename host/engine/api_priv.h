@@ -36,7 +36,7 @@ struct abx__call {
 };
 
 extern const struct abx__route abx__sandbox_routes[], abx__template_routes[], abx__build_routes[],
-    abx__image_routes[], abx__misc_routes[];
+    abx__image_routes[], abx__export_routes[], abx__misc_routes[];
 /** The tables above, NULL-terminated; for the dispatcher and the tests. */
 extern const struct abx__route *const abx__route_tables[];
 

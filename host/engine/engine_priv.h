@@ -33,7 +33,8 @@ struct abx__engine {
     size_t sinks;             /* bodies being received into it */
     unsigned char link_key[32];
     struct abx__builds *builds; /* builds.c */
-    size_t imports;             /* of images, under way */
+    size_t imports;             /* of images, under way; exports too while they read layers */
+    size_t exports;             /* of images, under way */
     bool wants_sweep;           /* of layers, as soon as it may be */
     bool is_sweeping;           /* layers are being removed: builds and imports wait */
     size_t max_sandboxes;

@@ -4,6 +4,7 @@
  * The functions of runtime.h are defined here, so the linker takes none of host/runtime. A made
  * sandbox is the folder STATE/sandboxes/ID with run/gateway.sock; it "lives" while that exists. */
 #pragma once
+#include "host/engine/testkit_export_priv.h"
 #include "host/engine/api_priv.h"
 #include "host/engine/builds_priv.h"
 #include "host/engine/edge_priv.h"

@@ -402,6 +402,17 @@ KIT bool kit_run_ok(char **argv)
     return pid > 0 && abx_proc_wait(pid, &st) == 0 && st.exited && st.exit_code == 0;
 }
 
+/* Without root the layers' files belong to the range of ids: only the runtime side can remove them.
+ */
+KIT int kit_empty(struct kit *k)
+{
+    abx_err_set(&k->err, ABX_OK, "%s", "");
+    if (kit_start(k) < 0)
+        return strcmp(k->isolation.ids, "subuid") == 0 ? -1 : 0;
+    int r = kit_gc(k, NULL);
+    return kit_stop(k) < 0 ? -1 : r;
+}
+
 /* @body as the caller. As root: is_user makes it an account of its own with a subuid range. */
 KIT void kit_run(bool is_user, int (*body)(struct kit *k))
 {
@@ -418,6 +429,8 @@ KIT void kit_run(bool is_user, int (*body)(struct kit *k))
     uid_t who = is_user ? 59236 : getuid();
     kit_init(&k, who);
     int line = kit_as(&k, who, body);
+    if (geteuid() != 0 && line == 0)
+        line = kit_as(&k, who, kit_empty);
     if (is_user)
         assert_true(kit_run_ok(del_argv));
     assert_int_equal(abx_fd_remove_tree(AT_FDCWD, k.dir), 0);

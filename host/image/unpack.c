@@ -1,5 +1,5 @@
-/* host/image/unpack.c: what the confined worker does: the working directory is the folder to fill.
- */
+/* host/image/unpack.c: what the confined worker does: the working directory is the folder to fill,
+ * or the layer to pack. */
 #include "host/image/unpack_priv.h"
 
 #include "lib/base/fd.h"
@@ -20,6 +20,11 @@ static int unpack(const struct abx_unpack_job *job, int at_fd, struct abx_unpack
         return abx__oci_unpack(job->in_fd, at_fd, ret, &ret->err);
     case ABX_UNPACK_COPY:
         return abx__copy_feed(job->in_fd, job->out_fd, &ret->err);
+    case ABX_PACK_LAYER:
+    case ABX_PACK_RUNTIME:
+        ret->layer_count = 1;
+        return abx__pack_layer(at_fd, job->out_fd, job->kind == ABX_PACK_RUNTIME, &ret->layers[0],
+                               &ret->err);
     }
     return abx_err_set(&ret->err, ABX_INVALID_ARGUMENT, "unknown kind of archive");
 }

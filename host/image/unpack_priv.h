@@ -76,3 +76,9 @@ int abx__docker_unpack(int dir_fd, int at_fd, struct abx_unpack_result *ret, str
 int abx__digest_parse(struct abx_str text, struct abx_digest *ret, struct abx_error *err);
 /** Two layers of one content are two folders: the later one, @at, goes by another name. */
 void abx__layers_name_apart(struct abx_unpack_result *r, uint32_t at);
+
+/* ---- the other way ---- */
+/** Writes the layer in @root_fd, the worker's root, as the tar of an OCI layer to @out_fd.
+ *  @is_runtime: it is the engine's own, and the server in it stays behind. */
+int abx__pack_layer(int root_fd, int out_fd, bool is_runtime, struct abx_layer_info *ret,
+                    struct abx_error *err);

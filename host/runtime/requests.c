@@ -82,6 +82,13 @@ static const char *check_import(const struct incoming *in)
     return in->fd_count == 1 ? NULL : "descriptors";
 }
 
+static const char *check_export(const struct incoming *in)
+{
+    if (in->r->import_kind != ABX__EXPORT_LAYER && in->r->import_kind != ABX__EXPORT_RUNTIME)
+        return "kind of layer";
+    return in->fd_count == 1 ? NULL : "descriptors";
+}
+
 /* ---- what is done ---- */
 static void do_create(struct abx__worker *w, struct incoming *in)
 {
@@ -121,6 +128,11 @@ static void do_import(struct abx__worker *w, struct incoming *in)
     abx__unpacker_import(w, in->r, abx_fd_take(&in->fds[0]));
 }
 
+static void do_export(struct abx__worker *w, struct incoming *in)
+{
+    abx__unpacker_export(w, in->r, abx_fd_take(&in->fds[0]));
+}
+
 static void do_find(struct abx__worker *w, struct incoming *in)
 {
     struct abx__rt_reply m = {.magic = ABX__RT_MAGIC, .kind = ABX__RT_DONE, .tag = in->r->tag};
@@ -150,6 +162,7 @@ static const struct {
     [ABX__RT_GC] = {do_gc, NULL, false, ABX_SANDBOX_ID_LEN, ABX__RT_KEEP_MAX, 0},
     [ABX__RT_SEAL] = {do_seal, NULL, true, 0, 0, 0},
     [ABX__RT_IMPORT] = {do_import, check_import, false, 0, 0, 1},
+    [ABX__RT_EXPORT] = {do_export, check_export, false, 0, 0, 1},
     [ABX__RT_FIND] = {do_find, NULL, false, ABX_DIGEST_LEN, ABX_LAYERS_KEPT_MAX, 0},
     [ABX__RT_LAYERS_GC] = {do_layers_gc, NULL, false, ABX_DIGEST_LEN, ABX_LAYERS_KEPT_MAX, 0},
 };

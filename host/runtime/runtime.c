@@ -384,6 +384,19 @@ void abx_runtime_import(struct abx_runtime *rt, enum abx_import_kind kind, int t
     submit(rt, &a);
 }
 
+void abx_runtime_export(struct abx_runtime *rt, const struct abx_digest *layer, int take_fd,
+                        abx_runtime_imported_fn *done, void *arg)
+{
+    struct ask a = {.request = {.verb = ABX__RT_EXPORT,
+                                .import_kind = layer ? ABX__EXPORT_LAYER : ABX__EXPORT_RUNTIME},
+                    .fds = {take_fd},
+                    .fd_count = 1,
+                    .answer = {.imported = done, .arg = arg}};
+    if (layer != NULL)
+        a.request.digest = *layer;
+    submit(rt, &a);
+}
+
 static void submit_digests(struct abx_runtime *rt, struct ask *a, const struct abx_digest *layers,
                            size_t count)
 {

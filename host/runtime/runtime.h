@@ -123,6 +123,11 @@ typedef void abx_runtime_found_fn(void *arg, uint32_t missing, const struct abx_
 /** Unpacks the archive read from @take_fd into layers, in a confined worker (S53). */
 void abx_runtime_import(struct abx_runtime *rt, enum abx_import_kind kind, int take_fd,
                         abx_runtime_imported_fn *done, void *arg);
+/** Writes a layer as the tar of an OCI layer to @take_fd, an empty file, in a confined worker; the
+ *  result's one layer is that tar. @layer NULL: the runtime layer, without the server. The caller
+ *  sees to it that no gc removes the layer meanwhile. */
+void abx_runtime_export(struct abx_runtime *rt, const struct abx_digest *layer, int take_fd,
+                        abx_runtime_imported_fn *done, void *arg);
 /** Looks which of the @count layers are there: @missing is how many are not. */
 void abx_runtime_layers_find(struct abx_runtime *rt, const struct abx_digest *layers, size_t count,
                              abx_runtime_found_fn *done, void *arg);

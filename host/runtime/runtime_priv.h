@@ -22,10 +22,12 @@ enum abx__rt_verb {
     ABX__RT_GC,
     ABX__RT_SEAL,
     ABX__RT_IMPORT, /* with the archive */
+    ABX__RT_EXPORT, /* with the file to write */
     ABX__RT_FIND,
     ABX__RT_LAYERS_GC,
     ABX__RT_VERB__COUNT
 };
+enum abx__export_kind { ABX__EXPORT_LAYER = 1, ABX__EXPORT_RUNTIME };
 struct abx__rt_request {
     uint32_t magic, verb;
     uint64_t tag;
@@ -33,8 +35,8 @@ struct abx__rt_request {
     struct abx_sandbox_info known; /* ADOPT */
     uint32_t keep_count;  /* GC: so many ids of ABX_SANDBOX_ID_LEN bytes follow; FIND and LAYERS_GC:
                              so many digests */
-    uint32_t import_kind; /* IMPORT: enum abx_import_kind */
-    struct abx_digest digest; /* SEAL: the layer's name */
+    uint32_t import_kind; /* IMPORT: enum abx_import_kind; EXPORT: enum abx__export_kind */
+    struct abx_digest digest; /* SEAL, EXPORT of a layer: its name */
 };
 enum abx__rt_kind { ABX__RT_READY = 1, ABX__RT_MAP_ME, ABX__RT_DONE, ABX__RT_EXIT };
 struct abx__rt_reply {
@@ -47,7 +49,7 @@ struct abx__rt_reply {
     uint32_t count;                 /* FIND: missing layers; IMPORT: layers */
     uint32_t config_bytes;          /* IMPORT: of the text behind the layers */
 };
-/* A reply to IMPORT: the layers and the configuration follow. */
+/* A reply to IMPORT and EXPORT: the layers and the configuration follow. */
 enum {
     ABX__RT_FDS_MAX = 3,
     ABX__RT_REPLY_MAX = sizeof(struct abx__rt_reply) +
@@ -205,6 +207,8 @@ void abx__records_each(const struct abx__worker *w,
 int abx__unpacker_start(struct abx__worker *w, struct abx_error *err);
 /** Imports the archive; the answer comes later. */
 void abx__unpacker_import(struct abx__worker *w, const struct abx__rt_request *req, int take_fd);
+/** Writes a layer to @take_fd; the answer, like an import's, comes later. */
+void abx__unpacker_export(struct abx__worker *w, const struct abx__rt_request *req, int take_fd);
 /** Feeds a COPY step: both descriptors are taken. */
 int abx__unpacker_copy(struct abx__worker *w, int take_archive, int take_feed,
                        struct abx_error *err);

@@ -17,7 +17,8 @@
 
 enum { IMPORTS_MAX = 16 };
 
-/* One import: its worker writes into `scratch`, then says what came of it. */
+/* One import: its worker writes into `scratch`, then says what came of it. An export has no
+ * scratch: its worker only reads. */
 struct import {
     struct abx_list node;
     struct abx__worker *w;
@@ -145,6 +146,8 @@ static void take_run(struct abx_work *work)
 {
     struct import *i = work->owner;
     struct abx_unpack_result *r = i->result;
+    if (i->scratch[0] == 0)
+        return;
     if (r->err.code == ABX_OK) {
         int failed = take_layers(i);
         if (failed < 0)
@@ -193,15 +196,11 @@ static void on_result(struct abx_poll *p, unsigned events)
     take_done(&i->work);
 }
 
-static int import_start(struct import *i, enum abx_unpack_kind kind, int archive,
+/* @i->scratch_fd becomes the worker's root. */
+static int worker_start(struct import *i, enum abx_unpack_kind kind, int archive,
                         struct abx_error *err)
 {
     int ends[2];
-    if (abx__unpacker_needs_range(i->w, err) < 0)
-        return -1;
-    int r = abx__store_scratch(i->w, i->scratch, &i->scratch_fd);
-    if (r < 0)
-        return abx_err_sys(err, r, "make a folder in layers");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
         return abx_err_sys(err, -errno, "socketpair");
     ABX_AUTO_FD theirs = ends[1];
@@ -217,20 +216,46 @@ static int import_start(struct import *i, enum abx_unpack_kind kind, int archive
     return 0;
 }
 
-void abx__unpacker_import(struct abx__worker *w, const struct abx__rt_request *req, int take_fd)
+static int import_start(struct import *i, enum abx_unpack_kind kind, int archive,
+                        struct abx_error *err)
+{
+    int r = abx__store_scratch(i->w, i->scratch, &i->scratch_fd);
+    if (r < 0)
+        return abx_err_sys(err, r, "make a folder in layers");
+    return worker_start(i, kind, archive, err);
+}
+
+static int export_start(struct import *i, const struct abx__rt_request *req, int file,
+                        struct abx_error *err)
+{
+    bool is_layer = req->import_kind == ABX__EXPORT_LAYER;
+    int fd = is_layer ? abx__store_layer(i->w, &req->digest)
+                      : fcntl(i->w->layers.top_fd, F_DUPFD_CLOEXEC, 0);
+    if (fd < 0)
+        return abx_err_sys(err, is_layer ? fd : -errno, "open the layer");
+    i->scratch_fd = fd;
+    return worker_start(i, is_layer ? ABX_PACK_LAYER : ABX_PACK_RUNTIME, file, err);
+}
+
+static void begin(struct abx__worker *w, const struct abx__rt_request *req, int take_fd)
 {
     struct abx_error err = {0};
+    bool is_export = req->verb == ABX__RT_EXPORT;
     struct import *i = w->import_count < IMPORTS_MAX ? calloc(1, sizeof(*i)) : NULL;
     if (i != NULL)
         i->result = calloc(1, sizeof(*i->result));
     if (i == NULL || i->result == NULL) {
-        abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "too many imports at once (%d)", IMPORTS_MAX);
+        abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "too many archives at once (%d)", IMPORTS_MAX);
     } else {
         i->w = w;
         i->tag = req->tag;
         i->result_fd = i->scratch_fd = -1;
-        if (import_start(i, (enum abx_unpack_kind)req->import_kind, take_fd, &err) < 0) {
-            if (i->scratch_fd >= 0)
+        int r = abx__unpacker_needs_range(w, &err);
+        if (r == 0)
+            r = is_export ? export_start(i, req, take_fd, &err)
+                          : import_start(i, (enum abx_unpack_kind)req->import_kind, take_fd, &err);
+        if (r < 0) {
+            if (i->scratch_fd >= 0 && i->scratch[0] != 0)
                 (void)abx_fd_remove_tree(w->layers_fd, i->scratch);
             abx_fd_close(&i->scratch_fd);
             abx_fd_close(&i->result_fd);
@@ -242,6 +267,16 @@ void abx__unpacker_import(struct abx__worker *w, const struct abx__rt_request *r
     if (i != NULL)
         import_free(i);
     abx__worker_reply(w, req->tag, NULL, &err);
+}
+
+void abx__unpacker_import(struct abx__worker *w, const struct abx__rt_request *req, int take_fd)
+{
+    begin(w, req, take_fd);
+}
+
+void abx__unpacker_export(struct abx__worker *w, const struct abx__rt_request *req, int take_fd)
+{
+    begin(w, req, take_fd);
 }
 
 void abx__unpacker_stop(struct abx__worker *w)

@@ -4,8 +4,9 @@
 #include "host/runtime/runtime_priv.h"
 #include "host/runtime/unpack.h"
 
-/* One message; with it: the archive and, for COPY, where to write; else the folder to fill and a
- * SEQPACKET socket for struct abx_unpack_result. */
+/* One message; with it: the archive and, for COPY, where to write; else the archive (PACK: the file
+ * to write), the folder that becomes the root and a SEQPACKET socket for struct abx_unpack_result.
+ */
 struct abx__unpacker_ask {
     uint32_t magic, kind;
 };

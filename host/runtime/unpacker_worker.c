@@ -160,9 +160,9 @@ static int start_worker(struct job *j, uint32_t base)
     if (pipe2(go, O_CLOEXEC) < 0)
         return -errno;
     j->go_fd = go[0];
-    int keep[5] = {go[0], j->what.in_fd};
-    size_t count = 2;
-    const int others[] = {j->what.out_fd, j->target_fd, j->result_fd};
+    int keep[5] = {go[0]};
+    size_t count = 1;
+    const int others[] = {j->what.in_fd, j->what.out_fd, j->target_fd, j->result_fd};
     for (size_t i = 0; i < ABX_COUNTOF(others); i++)
         if (others[i] >= 0)
             keep[count++] = others[i];
@@ -186,13 +186,14 @@ static void take_ask(const struct abx__unpacker_main *m, const struct abx__unpac
                      int *fds, size_t count)
 {
     bool is_copy = a->kind == ABX_UNPACK_COPY;
+    bool is_pack = a->kind == ABX_PACK_LAYER || a->kind == ABX_PACK_RUNTIME;
     struct job j = {.what = {.kind = (enum abx_unpack_kind)a->kind, .in_fd = -1, .out_fd = -1},
                     .unpack = m->unpack,
                     .target_fd = -1,
                     .result_fd = -1};
     int r = -EINVAL;
     if (count == (is_copy ? 2 : 3)) {
-        j.what.in_fd = fds[0];
+        *(is_pack ? &j.what.out_fd : &j.what.in_fd) = fds[0];
         *(is_copy ? &j.what.out_fd : &j.target_fd) = fds[1];
         j.result_fd = is_copy ? -1 : fds[2];
         r = start_worker(&j, m->storage_base);

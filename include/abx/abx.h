@@ -181,9 +181,22 @@ ABX_API int abx_template_get(struct abx_client *c, const char *name, char **ret_
                              struct abx_client_error *err);
 /** All templates, a JSON array, as a heap string. */
 ABX_API int abx_template_list(struct abx_client *c, char **ret_json, struct abx_client_error *err);
-/** Sends a root file system (tar, plain or compressed) to the local engine as image @name. */
-ABX_API int abx_image_import(struct abx_client *c, const char *name, const char *recipe, int fd,
-                             char **ret_json, struct abx_client_error *err);
+/* What an image is made of. */
+struct abx_image_source {
+    int fd;             /* read to its end: tar, plain or gzip or zstd */
+    const char *kind;   /* "rootfs" (NULL), or "oci", "docker": a layout with one image */
+    const char *recipe; /* what it was made by, any text; NULL: none */
+};
+/** Makes it the image @name of the local engine; what the engine tells of it as a heap string. */
+ABX_API int abx_image_import(struct abx_client *c, const char *name,
+                             const struct abx_image_source *source, char **ret_json,
+                             struct abx_client_error *err);
+/** Writes an image, or a template's ready build ("hello", "hello:v1"), to @fd as an OCI layout in a
+ *  tar, the runtime as its last layer. Local engine only. When it fails @fd may hold a part. */
+ABX_API int abx_image_export(struct abx_client *c, const char *name, int fd,
+                             struct abx_client_error *err);
+ABX_API int abx_template_export(struct abx_client *c, const char *name, int fd,
+                                struct abx_client_error *err);
 
 /* ---- agent-sandbox-server ---- */
 
