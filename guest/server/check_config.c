@@ -7,6 +7,8 @@
 #include "lib/base/buf.h"
 #include "lib/contract/contract.h"
 #include "lib/json/json.h"
+#include "lib/policy/confine.h"
+#include "lib/proc/confine.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -18,8 +20,8 @@ enum { EXIT_VALID, EXIT_INVALID, EXIT_USAGE, EXIT_DENIED };
 enum { REPORT_BYTES = 16 << 20, SCOPES_MAX = 256 };
 
 struct options {
-    const char *policy, *preset, *explain, *path, *scopes, *op, *as, *commands, *kernel;
-    bool json, strict, pedantic, no_env, help;
+    const char *policy, *preset, *confine, *explain, *path, *scopes, *op, *as, *commands;
+    bool json, strict, pedantic, no_env, kernel, help;
 };
 
 /* What the verb works with once the document is loaded. */
@@ -37,11 +39,14 @@ struct check {
 static const char usage_text[] =
     "usage: agent-sandbox-server check-config [--policy FILE] [--preset NAME]\n"
     "         [--json] [--strict] [--pedantic] [--no-env] [--as TOKEN_ID]\n"
+    "         [--confine FILE|MODE] [--kernel]\n"
     "         [--explain ENDPOINT [--path PATH] [--scopes A,B] [--op OPERATION]]\n"
     "\n"
     "Says all that is wrong with a policy, then what it allows.\n"
     "  --policy FILE    the document (JSON); else what serve would load\n"
     "  --preset NAME    default, transfer-only, read-only, hardened, locked\n"
+    "  --confine WHAT   as serve takes it: off, auto, require, advisory, or a file\n"
+    "  --kernel         judge by what this kernel can hold\n"
     "  --json           the result as JSON\n"
     "  --strict         warnings make the exit status 2\n"
     "  --pedantic       more warnings, counted by --strict; implies it for them\n"
@@ -62,6 +67,7 @@ static int usage_error(const char *fmt, const char *what)
 enum option_id {
     O_POLICY = 256,
     O_PRESET,
+    O_CONFINE,
     O_JSON,
     O_STRICT,
     O_EXPLAIN,
@@ -77,6 +83,7 @@ enum option_id {
 
 static const struct option long_options[] = {{"policy", required_argument, NULL, O_POLICY},
                                              {"preset", required_argument, NULL, O_PRESET},
+                                             {"confine", required_argument, NULL, O_CONFINE},
                                              {"json", no_argument, NULL, O_JSON},
                                              {"strict", no_argument, NULL, O_STRICT},
                                              {"explain", required_argument, NULL, O_EXPLAIN},
@@ -100,6 +107,7 @@ static bool take_flag(struct options *o, int id)
                  {O_STRICT, &o->strict},
                  {O_NO_ENV, &o->no_env},
                  {O_PEDANTIC, &o->pedantic},
+                 {O_KERNEL, &o->kernel},
                  {'h', &o->help}};
     for (size_t i = 0; i < ABX_COUNTOF(flags); i++) {
         if (flags[i].id != id)
@@ -117,7 +125,7 @@ static bool take_value(struct options *o, int id, const char *value)
         const char **slot;
     } values[] = {{O_POLICY, &o->policy}, {O_PRESET, &o->preset},     {O_EXPLAIN, &o->explain},
                   {O_PATH, &o->path},     {O_SCOPES, &o->scopes},     {O_OP, &o->op},
-                  {O_AS, &o->as},         {O_COMMANDS, &o->commands}, {O_KERNEL, &o->kernel}};
+                  {O_AS, &o->as},         {O_COMMANDS, &o->commands}, {O_CONFINE, &o->confine}};
     for (size_t i = 0; i < ABX_COUNTOF(values); i++) {
         if (values[i].id != id)
             continue;
@@ -148,8 +156,6 @@ static int parse(int argc, char **argv, struct options *o)
     if (o->commands != NULL)
         return usage_error("not_built: --commands (routes of user code are checked by serve): ",
                            o->commands);
-    if (o->kernel != NULL)
-        return usage_error("not_built: --kernel (this server does not confine processes yet)", "");
     return 0;
 }
 
@@ -251,8 +257,21 @@ static void put_rule_line(const struct check *c, struct abx_buf *out,
     abx_buf_put_c(out, r->scopes.count ? "\n" : "-\n");
 }
 
-static const char *const confine_names[] = {
-    [ABX_CONFINE_OFF] = "off", [ABX_CONFINE_AUTO] = "auto", [ABX_CONFINE_ADVISORY] = "advisory"};
+/* What the kernel holds, or not, of what the views need. */
+static void put_confine_line(const struct check *c, struct abx_buf *out)
+{
+    unsigned has = c->o->kernel ? abx_confine_supported() : (unsigned)ABX_LAYER_ALL;
+    unsigned missing = abx_policy_missing_layers(c->policy, has);
+    abx_buf_putf(out, "confine: %s", abx_confine_mode_name(abx_policy_confine(c->policy)));
+    if (c->o->kernel)
+        abx_buf_putf(out, ", Landlock ABI %d", abx_confine_abi());
+    for (unsigned i = 0; c->o->kernel && i < ABX_CONFINE_LAYERS; i++)
+        abx_buf_putf(out, ", %s %s", abx_confine_layer_name(1U << i),
+                     has & 1U << i       ? "on"
+                     : missing & 1U << i ? "off (kernel)"
+                                         : "unsupported");
+    abx_buf_put_byte(out, '\n');
+}
 
 static void put_text(struct check *c, struct abx_buf *out)
 {
@@ -266,9 +285,7 @@ static void put_text(struct check *c, struct abx_buf *out)
         if (!abx_policy_is_extension(rules[i]))
             put_rule_line(c, out, rules[i]);
     if (confine != ABX_CONFINE_OFF)
-        abx_buf_putf(out, "confine: %s; not_built: processes are not confined yet%s\n",
-                     confine_names[confine],
-                     confine == ABX_CONFINE_AUTO ? ", so what would need it answers 403" : "");
+        put_confine_line(c, out);
     for (size_t i = 0; i < warnings; i++)
         abx_buf_putf(out, "warning: %s\n", lines[i]);
     out->failed |= rules == NULL;
@@ -366,7 +383,7 @@ static void put_json(struct check *c, struct abx_buf *out)
     abx_json_end_array(&w);
     abx_json_kv_bool(&w, "portable", abx_policy_is_portable(c->policy));
     put_findings(c, &w);
-    abx_json_kv_c(&w, "confine", confine_names[abx_policy_confine(c->policy)]);
+    abx_json_kv_c(&w, "confine", abx_confine_mode_name(abx_policy_confine(c->policy)));
     put_rules(c, &w, rules, count, true);
     abx_json_end_object(&w);
     out->failed |= rules == NULL;
@@ -533,7 +550,11 @@ int abx_server_check_config(int argc, char **argv)
         fputs(usage_text, stdout);
         return EXIT_VALID;
     }
-    const struct abx__policy_args args = {.file = o.policy, .preset = o.preset, .no_env = o.no_env};
+    const struct abx__policy_args args = {.file = o.policy,
+                                          .preset = o.preset,
+                                          .confine = o.confine,
+                                          .no_env = o.no_env,
+                                          .any_kernel = !o.kernel};
     if (abx__policy_source_read(&args, &c.source, &err) < 0) {
         fprintf(stderr, "policy error: %s\n", err.msg);
         abx__policy_source_done(&c.source);

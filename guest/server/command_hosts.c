@@ -2,6 +2,7 @@
  * what they say, their end. Loop thread. command-hosts.md 1, 6. */
 #include "guest/server/commands_priv.h"
 #include "guest/server/hosts/launch.h"
+#include "guest/server/view.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
@@ -16,23 +17,6 @@ enum { ENV_MAX = 4096, ARENA_BYTES = 32 << 20 };
 
 /* ---- their environment and powers ---- */
 
-static const char *const own_secrets[] = {ABX_ENV_SERVER_TOKEN, ABX_ENV_SERVER_POLICY,
-                                          ABX_ENV_SERVER_POLICY_FILE};
-
-/* Without a policy (it names routes that are not known yet) whatever the document mentions. */
-static bool is_secret(const struct abx__server *s, struct abx_str name)
-{
-    char quoted[258];
-    if (s->policy)
-        return abx_policy_is_secret_env(s->policy, name);
-    for (size_t i = 0; i < ABX_COUNTOF(own_secrets); i++)
-        if (abx_str_is(name, own_secrets[i]))
-            return true;
-    struct abx_buf b = {.ptr = quoted, .cap = sizeof(quoted), .max = sizeof(quoted) - 1};
-    abx_buf_putf(&b, "\"%.*s\"", ABX_STR_FMT(name));
-    return abx_buf_failed(&b) || abx_str_find(abx__server_policy_text(s), abx_buf_str(&b)) >= 0;
-}
-
 static char **environment(const struct abx__server *s, struct abx_arena *a)
 {
     char **out = abx_arena_array(a, ENV_MAX + 1, sizeof(*out));
@@ -40,7 +24,7 @@ static char **environment(const struct abx__server *s, struct abx_arena *a)
     for (char **e = environ; out && *e && n < ENV_MAX; e++) {
         struct abx_str all = abx_str(*e);
         ptrdiff_t eq = abx_str_chr(all, '=');
-        if (eq > 0 && !is_secret(s, abx_str_sub(all, 0, (size_t)eq)))
+        if (eq > 0 && !abx_policy_is_secret_env(s->policy, abx_str_sub(all, 0, (size_t)eq)))
             out[n++] = *e;
     }
     return out;
@@ -56,12 +40,13 @@ static bool is_same_list(const struct abx_str_list *a, const struct abx_str_list
     return true;
 }
 
-/* Several callers that differ in power share the host: nothing of a user's own is loaded (S34). */
+/* It is confined, or several callers that differ in power share it: nothing of a user's own is
+ * loaded (S34). */
 static bool is_isolated(const struct abx__server *s)
 {
     struct abx_policy_identity first, who;
-    if (s->policy == NULL)
-        return abx_str_find(abx__server_policy_text(s), ABX_STR("\"tokens\"")) >= 0;
+    if (abx__view_of_hosts(s->policy) != NULL)
+        return true;
     if (!abx_policy_identity_at(s->policy, 0, &first))
         return false;
     for (size_t i = 1; abx_policy_identity_at(s->policy, i, &who); i++)
@@ -190,6 +175,7 @@ static int open_host(struct abx__commands_host *h, struct abx_error *err)
         return abx_err_set(err, ABX_UNIMPLEMENTED, "tables of commands in YAML are not built yet");
     abx_arena_init(&a, 4 << 20);
     int r = launch(h, &a, &o, err);
+    o.confine = abx__view_of_hosts(server->policy);
     if (r == 0)
         r = abx_host_open(&server->loop, &o, &host_ops, h, &h->host, err);
     abx_arena_done(&a);

@@ -1,9 +1,11 @@
 /* guest/server/core.c: /health, /capabilities and /capabilities/check. policy.md A19,
  * server-api.md 4.1. */
 #include "guest/server/server_priv.h"
+#include "guest/server/view.h"
 
 #include "lib/base/assert.h"
 #include "lib/contract/contract.h"
+#include "lib/proc/confine.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -196,6 +198,28 @@ static void put_policy(struct abx_json_writer *w, const struct abx_policy *p)
     abx_json_end_object(w);
 }
 
+/* The layers as they hold for what this caller starts. */
+static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
+{
+    const struct abx_policy_rule *shell = abx_policy_rule(c->policy, ABX_STR("shell"));
+    const struct abx_confine *view = abx__view_of(c->policy, shell, &c->who);
+    unsigned applied = view ? abx_confine_layers(view) : 0;
+    abx_json_key(w, ABX_STR("confine"));
+    abx_json_begin_object(w);
+    abx_json_kv_c(w, "mode", abx_confine_mode_name(abx_policy_confine(c->policy)));
+    abx_json_kv_i64(w, "abi", abx_confine_abi());
+    abx_json_kv_c(w, "deny", "advisory");
+    abx_json_key(w, ABX_STR("layers"));
+    abx_json_begin_object(w);
+    for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
+        abx_json_kv_c(w, abx_confine_layer_name(1U << i),
+                      applied & 1U << i                       ? "on"
+                      : abx_confine_supported() & 1U << i ? "off"
+                                                              : "unsupported");
+    abx_json_end_object(w);
+    abx_json_end_object(w);
+}
+
 static void put_warnings(struct abx_json_writer *w, const struct abx__call *c)
 {
     bool holds_all = false;
@@ -233,6 +257,8 @@ static void capabilities_get(struct abx__call *c)
     put_groups(&w, c->policy);
     put_identity(&w, c);
     put_policy(&w, c->policy);
+    if (abx_policy_confine(c->policy) != ABX_CONFINE_OFF)
+        put_confine(&w, c);
     put_rules(&w, c, false);
     put_rules(&w, c, true);
     put_warnings(&w, c);

@@ -3,6 +3,8 @@
 #include "guest/server/exec.h"
 
 #include "guest/caps/tree.h"
+#include "guest/server/view.h"
+#include "lib/base/fd.h"
 #include "lib/policy/guards.h"
 #include "lib/policy/paths.h"
 
@@ -316,6 +318,15 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
 {
     struct abx_run_spec full = *spec;
     full.umask = c->server->umask;
+    full.confine = abx__view_of(c->policy, c->rule, &c->who);
+    if (full.cwd == NULL)
+        full.cwd = abx__view_folder(c->policy, c->rule);
+    ABX_AUTO_FREE char **envp = NULL;
+    struct abx__view_env own = {0};
+    if (abx__view_environment(c->policy, &c->who, spec->envp, &own, &envp) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+    if (envp != NULL)
+        full.envp = envp;
     return abx_run_start(&c->server->loop, &full, ops, owner, ret, err);
 }
 

@@ -5,6 +5,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
+#include "lib/policy/confine.h"
+#include "lib/proc/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,17 +59,36 @@ static int copy_text(const char *text, const char *name, struct abx__policy_sour
     return 0;
 }
 
+/* The flag wins over the file (policy.md C1); a mode's name is JSON once it is quoted. */
+static int read_confine(const struct abx__policy_args *args, struct abx__policy_source *ret,
+                        struct abx_error *err)
+{
+    static const char *const modes[] = {"off", "auto", "require", "advisory"};
+    char text[32];
+    const char *file = args->confine;
+    for (size_t i = 0; file != NULL && i < ABX_COUNTOF(modes); i++)
+        if (strcmp(file, modes[i]) == 0) {
+            int n = snprintf(text, sizeof(text), "\"%s\"", file);
+            ret->confine = abx_str_dup(abx_str(text));
+            ret->confine_len = (size_t)n;
+            return ret->confine ? 0 : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+        }
+    if (file == NULL && is_file(ABX_SERVER_CONFINE_PATH))
+        file = ABX_SERVER_CONFINE_PATH;
+    if (file == NULL)
+        return 0;
+    int got = abx_fd_read_file(AT_FDCWD, file, POLICY_BYTES, &ret->confine, &ret->confine_len);
+    return got < 0 ? abx_err_sys(err, got, "can not read the confinement %s", file) : 0;
+}
+
 int abx__policy_source_read(const struct abx__policy_args *args, struct abx__policy_source *ret,
                             struct abx_error *err)
 {
     const char *inline_text = variable(ABX_ENV_SERVER_POLICY),
                *file = variable(ABX_ENV_SERVER_POLICY_FILE);
     *ret = (struct abx__policy_source){.name = "default"};
-    if (is_file(ABX_SERVER_CONFINE_PATH))
-        return abx_err_set(err, ABX_UNIMPLEMENTED,
-                           "not_built: %s is there, and this server does not confine processes "
-                           "yet; take it away to serve without",
-                           ABX_SERVER_CONFINE_PATH);
+    if (read_confine(args, ret, err) < 0)
+        return -1;
     if (args->file != NULL)
         return read_file(args->file, ret, err);
     if (args->preset != NULL) {
@@ -86,6 +107,7 @@ int abx__policy_source_read(const struct abx__policy_args *args, struct abx__pol
 void abx__policy_source_done(struct abx__policy_source *s)
 {
     free(s->text);
+    free(s->confine);
     *s = (struct abx__policy_source){0};
 }
 
@@ -96,6 +118,8 @@ static const char *from_environment(void *ctx, const char *name)
     (void)ctx;
     return getenv(name);
 }
+
+static const uint16_t usual_ports[] = {ABX_PORT_SERVER, ABX_PORT_SERVER_PTY};
 
 int abx__policy_source_load(const struct abx__policy_source *source,
                             const struct abx__policy_args *args, struct abx_policy **ret,
@@ -113,6 +137,11 @@ int abx__policy_source_load(const struct abx__policy_source *source,
         .code_group_count = args->code_group_count,
         .getenv = from_environment,
         .no_env = args->no_env,
+        .routes_unknown = args->routes_unknown,
+        .confine_text = abx_str_n(source->confine, source->confine_len),
+        .layers = args->any_kernel ? (unsigned)ABX_LAYER_ALL : abx_confine_supported(),
+        .own_ports = args->own_ports ? args->own_ports : usual_ports,
+        .own_port_count = args->own_ports ? args->own_port_count : ABX_COUNTOF(usual_ports),
     };
     if (args->with_token)
         facts.legacy_token = abx_str(variable(ABX_ENV_SERVER_TOKEN));

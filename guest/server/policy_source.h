@@ -8,6 +8,11 @@
 
 struct abx__policy_args {
     const char *file, *preset; /* --policy, --preset; NULL = not given */
+    const char *confine;       /* --confine FILE or a mode; NULL = not given */
+    bool routes_unknown;       /* of user code: they come later */
+    bool any_kernel;           /* check-config without --kernel: every layer is there */
+    const uint16_t *own_ports; /* where the server listens; NULL: the usual ones */
+    size_t own_port_count;
     bool no_env;               /* check-config --no-env */
     bool with_token;           /* serve: ABX_SERVER_TOKEN becomes an identity */
     const struct abx_policy_route *routes;
@@ -21,6 +26,8 @@ struct abx__policy_source {
     char *text; /* heap; NULL: none, the empty document */
     size_t len;
     const char *name; /* file name or variable, for messages; "default" without a document */
+    char *confine;    /* heap; a confinement from a file of its own or a flag; NULL: none */
+    size_t confine_len;
 };
 
 /** Finds and reads the document: --policy, --preset alone, ABX_SERVER_POLICY,

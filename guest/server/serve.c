@@ -5,12 +5,14 @@
 #include "guest/server/listen.h"
 #include "guest/server/options.h"
 #include "guest/server/verbs.h"
+#include "guest/server/view.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
+#include "lib/proc/confine.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -29,6 +31,7 @@ enum {
     SWEEP_MS = 5000,
     GROUPS_TEXT = 256,
     NAMES_TEXT = 512,
+    CONFINE_TEXT = 96,
     UPLOAD_CAP = 104857600
 };
 
@@ -42,15 +45,6 @@ static void print_lint(const struct abx_policy *p)
     for (size_t i = 0; i < report.count; i++)
         fprintf(stderr, "policy lint: %s: %s\n", report.items[i].rule, report.items[i].text);
     abx_report_done(&report);
-}
-
-/* With routes that are not known yet a selector that names one is no mistake. */
-static bool is_only_early(const struct abx_report *r)
-{
-    for (size_t i = 0; i < r->count; i++)
-        if (r->items[i].kind == ABX_FINDING_DOCUMENT)
-            return false;
-    return true;
 }
 
 static bool has_hosts(const struct abx__server *s)
@@ -81,33 +75,69 @@ static int load_documents(struct abx__server *s, const struct abx__policy_args *
     return abx__policy_source_load(&s->source, args, ret, report);
 }
 
+enum { EXIT_MISTAKE = 1, EXIT_FORBIDDEN = 2 };
+
+/* What `confine` asks for is there, and the views are made. 0, or how the program ends. */
+static int confine(struct abx_policy *p)
+{
+    struct abx_error err = {0};
+    if (abx_policy_confine(p) == ABX_CONFINE_OFF)
+        return 0;
+    struct abx_str token = abx_policy_short_token(p);
+    unsigned missing = abx_policy_missing_layers(p, abx_confine_supported());
+    if (token.ptr != NULL) {
+        fprintf(stderr,
+                "policy error: policy.auth.tokens[%.*s]: with \"confine\" a token has at least 24 "
+                "bytes; `agent-sandbox-server token` prints one\n",
+                (int)(token.len < 80 ? token.len : 80), token.ptr);
+        return EXIT_FORBIDDEN;
+    }
+    if (abx_policy_confine(p) == ABX_CONFINE_REQUIRE && missing != 0) {
+        fputs("policy error: policy.confine: \"require\", and this kernel lacks", stderr);
+        for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
+            if (missing & 1U << i)
+                fprintf(stderr, " %s", abx_confine_layer_name(1U << i));
+        fprintf(stderr, " (Landlock ABI %d)\n", abx_confine_abi());
+        return EXIT_MISTAKE;
+    }
+    if (abx__views_make(p, &err) == 0)
+        return 0;
+    fprintf(stderr, "policy error: policy.confine: %s\n", err.msg);
+    return EXIT_MISTAKE;
+}
+
+/* 0, or how the program ends; then the policy in force stays. */
 static int load(struct abx__server *s, bool is_early)
 {
     struct abx_report report;
     struct abx_policy *next = NULL;
+    uint16_t ports[] = {(uint16_t)s->o.port, (uint16_t)s->o.pty_port, ABX_PORT_SERVER,
+                        ABX_PORT_SERVER_PTY};
     struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
     struct abx__policy_args args = {.with_token = true,
                                     .preset = s->o.preset,
                                     .routes = routes,
                                     .route_count = s->custom_count,
+                                    .routes_unknown = is_early && has_hosts(s),
+                                    .own_ports = ports,
+                                    .own_port_count = ABX_COUNTOF(ports),
                                     .code_groups = s->code_groups,
                                     .code_group_count = s->code_group_count};
     if (routes == NULL)
-        return -1;
+        return EXIT_MISTAKE;
     for (size_t i = 0; i < s->custom_count; i++)
         routes[i] = s->custom[i].spec;
     abx_report_init(&report);
-    int rc = load_documents(s, &args, &next, &report);
-    if (rc < 0 && is_early && has_hosts(s) && is_only_early(&report))
-        rc = 0;
-    else if (rc < 0)
+    int rc = load_documents(s, &args, &next, &report) < 0 ? EXIT_MISTAKE : confine(next);
+    if (next == NULL)
         abx__policy_print_errors(stderr, &report, s->source.name, true);
     abx_report_done(&report);
     free(routes);
-    if (next) {
+    if (rc == 0) {
         abx_policy_unref(s->policy);
-        s->policy = next;
+        s->policy = abx_policy_ref(next);
     }
+    abx_policy_unref(next);
     return rc;
 }
 
@@ -226,9 +256,40 @@ static void fail(struct abx__server *s, int exit_code)
     stop(s);
 }
 
+/* "auto(files,signals,network,seccomp)": the mode and what the kernel has. */
+static void put_confine(const struct abx_policy *p, char text[CONFINE_TEXT])
+{
+    struct abx_buf b = {.ptr = text, .cap = CONFINE_TEXT, .max = CONFINE_TEXT - 1};
+    enum abx_confine_mode mode = abx_policy_confine(p);
+    const char *comma = "";
+    abx_buf_put_c(&b, abx_confine_mode_name(mode));
+    for (unsigned i = 0; mode != ABX_CONFINE_OFF && i < ABX_CONFINE_LAYERS; i++)
+        if (abx_confine_supported() & 1U << i) {
+            abx_buf_putf(&b, "%s%s", *comma ? comma : "(", abx_confine_layer_name(1U << i));
+            comma = ",";
+        }
+    abx_buf_put_c(&b, *comma ? ")" : "");
+}
+
+static void print_missing(const struct abx_policy *p)
+{
+    unsigned missing = abx_policy_missing_layers(p, abx_confine_supported());
+    if (missing == 0)
+        return;
+    fputs("warning: confine: this kernel can not hold", stderr);
+    for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
+        if (missing & 1U << i)
+            fprintf(stderr, " %s", abx_confine_layer_name(1U << i));
+    fputs(abx_policy_confine(p) == ABX_CONFINE_ADVISORY
+              ? ": it is served without\n"
+              : ": what would need it answers 403 confinement_unavailable\n",
+          stderr);
+}
+
 static void print_start(const struct abx__server *s)
 {
-    char names[NAMES_TEXT];
+    char names[NAMES_TEXT], confine_text[CONFINE_TEXT];
+    put_confine(s->policy, confine_text);
     struct abx_buf b = {.ptr = names, .cap = sizeof(names), .max = sizeof(names) - 1};
     struct abx_policy_identity who;
     for (size_t i = 0; abx_policy_identity_at(s->policy, i, &who); i++)
@@ -238,12 +299,12 @@ static void print_start(const struct abx__server *s)
             "confine=%s hosts=%zu principals=%s%s\n",
             ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.name,
             abx_policy_revision(s->policy), abx_policy_preset(s->policy),
-            abx_policy_confine(s->policy) == ABX_CONFINE_OFF ? "off" : "not-built",
+            confine_text,
             abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
     if (!abx_policy_has_tokens(s->policy))
         fputs("warning: no token is configured: whoever reaches the port may use it\n", stderr);
     if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
-        fputs("warning: confine: not built: processes are not confined by the kernel\n", stderr);
+        print_missing(s->policy);
     print_lint(s->policy);
 }
 
@@ -283,8 +344,9 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
         fail(s, exit_code);
         return;
     }
-    if (has_hosts(s) && (load(s, false) != 0 || rebind(s) < 0)) {
-        fail(s, 1);
+    int rc = has_hosts(s) ? load(s, false) : 0;
+    if (rc != 0 || rebind(s) < 0) {
+        fail(s, rc ? rc : EXIT_MISTAKE);
         return;
     }
     abx__environment_hide(s->policy);
@@ -374,7 +436,8 @@ static void server_done(struct abx__server *s)
 static int serve(struct abx__server *s)
 {
     struct abx_error err = {0};
-    struct abx__policy_args args = {.file = s->o.policy_file, .preset = s->o.preset};
+    struct abx__policy_args args = {
+        .file = s->o.policy_file, .preset = s->o.preset, .confine = s->o.confine};
     if (s->o.base_dir && setenv(ABX_ENV_SERVER_BASE_DIR, s->o.base_dir, 1) < 0)
         return 1;
     if (abx__environment_take() < 0 || prepare(s) < 0) {
@@ -385,8 +448,9 @@ static int serve(struct abx__server *s)
         fprintf(stderr, "policy error: %s\n", err.msg);
         return 1;
     }
-    if (load(s, true) != 0)
-        return 1;
+    int rc = load(s, true);
+    if (rc != 0)
+        return rc;
     return bind_http(s, &err) < 0 ? 1 : run(s);
 }
 
@@ -404,6 +468,7 @@ static const struct abx__option options[] = {
     ROW("--commands", LIST, commands, "FILE_OR_MODULE", "user code; may be repeated"),
     ROW("--policy", TEXT, policy_file, "FILE", "policy document"),
     ROW("--preset", TEXT, preset, "NAME", "default transfer-only read-only hardened locked"),
+    ROW("--confine", TEXT, confine, "FILE|MODE", "off, auto, require, advisory; or a file"),
     ROW("--base-dir", TEXT, base_dir, "DIR", "root of path rules"),
     ROW("--unix", TEXT, unix_path, "PATH", "listen on a unix socket too"),
     ROW("--python", TEXT, python, "EXE", "interpreter of Python command hosts"),

@@ -35,7 +35,8 @@ enum {
 
 /* What the command line of serve says. Strings of argv: they live as long as the process. */
 struct abx__serve_options {
-    const char *host, *policy_file, *preset, *base_dir, *unix_path, *python, *python_path;
+    const char *host, *policy_file, *preset, *confine, *base_dir, *unix_path, *python,
+        *python_path;
     int64_t port, pty_port;
     bool has_pty_port;       /* named by the option */
     bool has_host, has_port; /* likewise */

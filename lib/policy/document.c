@@ -165,41 +165,6 @@ static void read_endpoints(struct abx__load *l, const struct abx_json_node *n)
     }
 }
 
-/* ---- confine ---- */
-
-static void read_confine(struct abx__load *l, const struct abx_json_node *n)
-{
-    static const struct {
-        const char *name;
-        enum abx_confine_mode mode;
-    } modes[] = {
-        {"off", ABX_CONFINE_OFF}, {"auto", ABX_CONFINE_AUTO}, {"advisory", ABX_CONFINE_ADVISORY}};
-    const struct abx_json_node *mode =
-        n->kind == ABX_JSON_OBJECT_NODE ? abx_json_tree_get(n, "mode") : n;
-    for (const struct abx_json_node *c = n->kind == ABX_JSON_OBJECT_NODE ? n->first : NULL;
-         c != NULL; c = c->next)
-        if (c != mode)
-            abx__mistake_at_key(l, c,
-                                "not_built: this server does not confine processes yet; of "
-                                "confine only \"mode\" can be written");
-    if (mode == NULL)
-        return;
-    if (mode->kind == ABX_JSON_STR_NODE && abx_str_is(mode->text, "require")) {
-        abx__mistake(l, mode,
-                     "not_built: this server does not confine processes yet, so "
-                     "\"require\" can not be kept; run without it, or with \"auto\", "
-                     "which closes what it can not confine");
-        return;
-    }
-    for (size_t i = 0; i < ABX_COUNTOF(modes); i++) {
-        if (mode->kind != ABX_JSON_STR_NODE || !abx_str_is(mode->text, modes[i].name))
-            continue;
-        l->policy->confine = modes[i].mode;
-        return;
-    }
-    abx__mistake(l, mode, "expected \"off\", \"auto\", \"advisory\" or \"require\"");
-}
-
 void abx__read_document(struct abx__load *l, const struct abx_json_node *root)
 {
     static const struct {
@@ -208,7 +173,7 @@ void abx__read_document(struct abx__load *l, const struct abx_json_node *root)
     } blocks[] = {{"version", read_version},     {"preset", read_preset},
                   {"base_dir", read_base_dir},   {"groups", read_groups},
                   {"defaults", read_defaults},   {"auth", abx__read_auth},
-                  {"endpoints", read_endpoints}, {"confine", read_confine}};
+                  {"endpoints", read_endpoints}, {"confine", abx__read_confine}};
     if (root->kind != ABX_JSON_OBJECT_NODE) {
         abx__mistake(l, root, "expected an object");
         return;

@@ -144,18 +144,29 @@ bool abx_policy_is_secret_env(const struct abx_policy *p, struct abx_str name)
 
 /* ---- the decision ---- */
 
-/* With `confine: auto` and no confinement built, what runs programs for a narrowed view is closed
- * (S10); the only identity with no narrowing needs no layer. */
-static bool needs_confinement(const struct abx_policy *p, const struct abx_policy_rule *rule,
-                              const struct abx_policy_identity *who)
+/* Where the kernel lacks a layer that the caller's view needs, nothing runs for it (S10). */
+static unsigned missing_layers(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                               const struct abx_policy_identity *who)
 {
-    bool runs = rule->endpoint != NULL && /* security.md S02 */
-                ((rule->endpoint->flags & ABX_EP_EXEC) || rule->group == ABX_GROUP_TERMINAL ||
-                 rule->group == ABX_GROUP_DEV_TOOLS || rule->group == ABX_GROUP_BROWSER ||
-                 abx_str_is(rule->id, "run_command") || abx_str_is(rule->id, "packages"));
-    if (p->confine != ABX_CONFINE_AUTO || !runs)
-        return false;
-    return p->token_count + has_anonymous(p) > 1 || !who->is_wide || abx__narrows_files(p);
+    bool closes = p->confine.mode == ABX_CONFINE_AUTO || p->confine.mode == ABX_CONFINE_REQUIRE;
+    if (!closes || (p->supported & ABX_LAYER_ALL) == ABX_LAYER_ALL ||
+        !abx_policy_runs_programs(rule))
+        return 0;
+    return abx__view_needs(p, rule, who) & ~p->supported;
+}
+
+static bool deny_unconfined(const struct abx_policy *p, unsigned missing,
+                            struct abx_policy_verdict *v)
+{
+    v->rule = ABX_STR("/confine");
+    return abx_policy_deny(v, ABX_POLICY_CONFINEMENT_UNAVAILABLE,
+                           "confine is \"%s\" and this kernel can not hold%s%s%s%s; \"advisory\" "
+                           "serves without",
+                           abx_confine_mode_name(p->confine.mode),
+                           missing & ABX_LAYER_FILES ? " files" : "",
+                           missing & ABX_LAYER_SIGNALS ? " signals" : "",
+                           missing & ABX_LAYER_NETWORK ? " network" : "",
+                           missing & ABX_LAYER_SECCOMP ? " seccomp" : "");
 }
 
 bool abx_policy_judge(const struct abx_policy *p, const struct abx_policy_rule *rule,
@@ -176,12 +187,9 @@ bool abx_policy_judge(const struct abx_policy *p, const struct abx_policy_rule *
         return abx_policy_deny(v, ABX_POLICY_MISSING_SCOPE, "%.*s needs the scope %.*s",
                                ABX_STR_FMT(rule->id), ABX_STR_FMT(missing));
     }
-    if (needs_confinement(p, rule, who)) {
-        v->rule = ABX_STR("/confine");
-        return abx_policy_deny(v, ABX_POLICY_CONFINEMENT_UNAVAILABLE,
-                               "confine is \"auto\" and this server does not confine processes "
-                               "yet; \"advisory\" serves without");
-    }
+    unsigned lacks = missing_layers(p, rule, who);
+    if (lacks != 0)
+        return deny_unconfined(p, lacks, v);
     v->endpoint = (struct abx_str){0};
     return true;
 }

@@ -301,7 +301,8 @@ void abx__check_selectors(struct abx__load *l)
         if (layer->node == NULL)
             continue;
         if ((layer->kind == ABX__BY_GROUP && layer->group < 0) ||
-            (layer->kind == ABX__EXACT && find_rule(p, layer->selector) == NULL))
+            (layer->kind == ABX__EXACT && !l->facts->routes_unknown &&
+             find_rule(p, layer->selector) == NULL))
             unknown_selector(l, layer);
     }
     for (size_t k = 0; k < p->rule_count; k++)

@@ -16,14 +16,6 @@ static bool narrows(const struct abx_policy_rule *r)
                               r->paths.read_only || r->paths.never_links);
 }
 
-bool abx__narrows_files(const struct abx_policy *p)
-{
-    for (size_t i = 0; i < p->rule_count; i++)
-        if (p->rules[i].enabled && narrows(&p->rules[i]))
-            return true;
-    return false;
-}
-
 bool abx__reaches(const struct abx_policy_rule *r, const struct abx_policy_identity *who)
 {
     return r->enabled && abx_scope_missing(who->scopes, r->scopes).ptr == NULL;

@@ -230,14 +230,13 @@ static void lint_programs(const struct abx__lint *l)
 
 static void lint_tokens(const struct abx__lint *l)
 {
-    enum { SHORT_BYTES = 24 };
     const struct abx_policy *p = l->policy;
     const struct abx_json_node *auth = child(p->root, "auth");
     for (size_t i = 0; i < p->token_count; i++)
-        if (p->tokens[i].value_bytes > 0 && p->tokens[i].value_bytes < SHORT_BYTES)
+        if (p->tokens[i].value_bytes > 0 && p->tokens[i].value_bytes < ABX__TOKEN_MIN)
             abx__warn(l, "LX14", NULL, "the token '%.*s' is shorter than %d bytes",
                       (int)(p->tokens[i].id.len < 80 ? p->tokens[i].id.len : 80),
-                      p->tokens[i].id.ptr, (int)SHORT_BYTES);
+                      p->tokens[i].id.ptr, (int)ABX__TOKEN_MIN);
     if (p->token_count > 0 && p->allow_anonymous && !p->has_anonymous_scopes)
         abx__warn(l, "LX20", child(auth, "allow_anonymous"),
                   "strangers may do everything; write anonymous_scopes");

@@ -11,6 +11,5 @@ struct abx__lint {
 /* @node: where in the document, NULL = nowhere in particular. */
 void abx__warn(const struct abx__lint *l, const char *rule, const struct abx_json_node *node,
                const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-bool abx__reaches(const struct abx_policy_rule *r, const struct abx_policy_identity *who);
 /* The LX findings. */
 void abx__lint_more(const struct abx__lint *l);

@@ -85,6 +85,32 @@ static void show_legacy_token(struct abx__load *l)
         abx_json_tree_set(auth, "tokens", list);
 }
 
+/* From a file of its own or a flag: no part of the document, nor of its revision. */
+static bool read_confine_text(struct abx__load *l)
+{
+    struct abx_json_node *n;
+    struct abx_json_fault fault;
+    struct abx_str text = l->facts->confine_text;
+    struct abx__finding f = {.kind = ABX_FINDING_DOCUMENT, .place = "confine"};
+    if (text.ptr == NULL)
+        return true;
+    if (text.len > DOCUMENT_BYTES || abx_json_tree_parse(text, l->arena, &n, &fault) < 0) {
+        abx__report_add(l->report, text, &f, "is not valid JSON, or longer than %d bytes",
+                        (int)DOCUMENT_BYTES);
+        return true;
+    }
+    struct abx_policy_facts facts = *l->facts;
+    size_t errors = l->report->errors;
+    facts.text = text; /* where places are looked for */
+    const struct abx_policy_facts *old = l->facts;
+    l->facts = &facts;
+    abx__read_confine(l, n);
+    l->facts = old;
+    if (l->report->errors > errors)
+        abx__report_add(l->report, text, &f, "the confinement given beside the document is wrong");
+    return true;
+}
+
 static bool begin_tree(struct abx__load *l)
 {
     const struct abx_policy_facts *facts = l->facts;
@@ -97,7 +123,7 @@ static bool begin_tree(struct abx__load *l)
     if (p->root->kind != ABX_JSON_OBJECT_NODE)
         return false;
     apply_preset(l);
-    return true;
+    return read_confine_text(l);
 }
 
 /* ---- rules ---- */
@@ -289,6 +315,8 @@ int abx_policy_load(const struct abx_policy_facts *facts, struct abx_policy **re
         return -1;
     }
     p->refs = 1;
+    p->supported = facts->layers;
+    abx__confine_defaults(&p->confine);
     p->preset = "default";
     p->base_dir = facts->base_dir.len > 0 ? facts->base_dir : ABX_STR("/home/user");
     abx_arena_init(&p->arena, ARENA_BYTES);
@@ -317,6 +345,8 @@ void abx_policy_unref(struct abx_policy *p)
 {
     if (p == NULL || --p->refs > 0)
         return;
+    if (p->attached != NULL)
+        p->attached_free(p->attached);
     for (size_t i = 0; i < p->token_count; i++)
         sodium_memzero(p->tokens[i].hash, sizeof(p->tokens[i].hash));
     abx_arena_done(&p->arena);
@@ -358,9 +388,24 @@ bool abx_policy_is_portable(const struct abx_policy *p)
     return abx_json_tree_get(p->root, "confine") == NULL;
 }
 
-enum abx_confine_mode abx_policy_confine(const struct abx_policy *p)
+void abx_policy_attach(struct abx_policy *p, void *data, void (*free_data)(void *data))
 {
-    return p->confine;
+    ABX_ASSERT(p->attached == NULL);
+    p->attached = data;
+    p->attached_free = free_data;
+}
+
+void *abx_policy_attached(const struct abx_policy *p)
+{
+    return p->attached;
+}
+
+struct abx_str abx_policy_short_token(const struct abx_policy *p)
+{
+    for (size_t i = 0; i < p->token_count; i++)
+        if (p->tokens[i].value_bytes > 0 && p->tokens[i].value_bytes < ABX__TOKEN_MIN)
+            return p->tokens[i].id;
+    return (struct abx_str){0};
 }
 
 const struct abx_policy_rule *abx_policy_rules(const struct abx_policy *p, size_t *ret_count)

@@ -50,8 +50,15 @@ struct abx_policy_facts {
     const char *(*getenv)(void *ctx, const char *name);
     void *getenv_ctx;
     bool no_env;                 /* check-config --no-env: a missing variable is a warning */
+    bool routes_unknown;         /* user code is not loaded yet: an ID may be a route of it */
     struct abx_str legacy_token; /* serve: ABX_SERVER_TOKEN; ptr NULL = not looked at */
     uint64_t upload_cap;         /* ABX_MAX_UPLOAD_SIZE; 0 = 104857600 */
+    /* A `confine` from elsewhere, an object or a mode's name as JSON; it stands in the place of the
+     * document's. ptr NULL = none. */
+    struct abx_str confine_text;
+    unsigned layers;           /* of confinement that the kernel has: ABX_LAYER_* of confine.h */
+    const uint16_t *own_ports; /* where the server listens */
+    size_t own_port_count;
 };
 
 /** Reads, checks and compiles a document. All mistakes go to @report (initialised by the caller).
@@ -66,12 +73,22 @@ const char *abx_policy_preset(const struct abx_policy *p);
 struct abx_str abx_policy_base_dir(const struct abx_policy *p);
 bool abx_policy_is_configured(const struct abx_policy *p); /* any key beside `version` */
 bool abx_policy_has_tokens(const struct abx_policy *p);
+/** Hangs something on the policy that goes with it, once, before anybody else has it. */
+void abx_policy_attach(struct abx_policy *p, void *data, void (*free_data)(void *data));
+void *abx_policy_attached(const struct abx_policy *p);
+/** The identity of a token that is shorter than 24 bytes, or a slice with ptr NULL (S15). */
+struct abx_str abx_policy_short_token(const struct abx_policy *p);
 
 /** The published server takes the document too: it has nothing of ours. */
 bool abx_policy_is_portable(const struct abx_policy *p);
 
-enum abx_confine_mode { ABX_CONFINE_OFF, ABX_CONFINE_AUTO, ABX_CONFINE_ADVISORY };
-/** The `confine` key. `require` is refused at load: confinement is not built. */
+enum abx_confine_mode {
+    ABX_CONFINE_OFF,
+    ABX_CONFINE_AUTO,     /* what can not be confined is closed */
+    ABX_CONFINE_REQUIRE,  /* the server does not start then */
+    ABX_CONFINE_ADVISORY, /* it is served all the same */
+};
+/** The mode of `confine`; all of it: confine.h. */
 enum abx_confine_mode abx_policy_confine(const struct abx_policy *p);
 
 /* ---- Rules: what holds for one endpoint, all layers merged ---- */

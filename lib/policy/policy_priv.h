@@ -2,6 +2,7 @@
  * compiled policy. Everything lives in one arena, the policy's. */
 #pragma once
 #include "lib/json/tree.h"
+#include "lib/policy/confine.h"
 #include "lib/policy/policy.h"
 
 /* ---- what a document says ---- */
@@ -51,7 +52,10 @@ struct abx_policy {
     const char *preset;
     struct abx_str base_dir;
     bool is_configured, is_legacy;
-    enum abx_confine_mode confine;
+    struct abx_policy_confine confine;
+    unsigned supported; /* layers of the kernel */
+    void *attached;
+    void (*attached_free)(void *data);
     struct abx__token *tokens;
     size_t token_count;
     bool allow_anonymous, has_anonymous_scopes, has_allow_anonymous;
@@ -163,7 +167,15 @@ int abx__merge(struct abx__load *l);
 /* What the parents of @r allow bounds it too; they are merged already. Nothing for other rules. */
 void abx__inherit(struct abx__load *l, struct abx_policy_rule *r);
 
+/* ---- confine_doc.c, view.c ---- */
+
+void abx__confine_defaults(struct abx_policy_confine *c);
+void abx__read_confine(struct abx__load *l, const struct abx_json_node *n);
+unsigned abx__view_needs(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                         const struct abx_policy_identity *who);
+
 /* ---- lint.c ---- */
 
-/* An enabled endpoint has path rules of its own. */
-bool abx__narrows_files(const struct abx_policy *p);
+enum { ABX__TOKEN_MIN = 24 }; /* bytes */
+bool abx__reaches(const struct abx_policy_rule *r, const struct abx_policy_identity *who);
+

@@ -267,7 +267,11 @@ TEST(confine_auto_closes_what_it_can_not_confine)
         const char *text;
         bool shell, list;
     } rows[] = {
-        {"{\"confine\":\"auto\"}", true, true},
+        {"{\"confine\":\"auto\"}", false, true},
+        {"{\"confine\":\"require\"}", false, true},
+        {"{\"confine\":\"auto\",\"base_dir\":\"/\"}", true, true},
+        {"{\"confine\":\"off\",\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/srv\"]}}}}",
+         true, true},
         {"{\"confine\":{\"mode\":\"auto\"},\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/"
          "srv\"]}}}}",
          false, true},

@@ -1,0 +1,395 @@
+/* guest/server/view.c: views compiled into confinements (view.h). Blocking, at the load of a policy.
+ */
+#include "guest/server/view.h"
+
+#include "guest/caps/tree.h"
+#include "guest/server/view_system.h"
+#include "lib/base/assert.h"
+#include "lib/base/buf.h"
+#include "lib/base/fd.h"
+#include "lib/base/log.h"
+#include "lib/policy/paths.h"
+#include "lib/proc/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lib/base/banned.h"
+
+/* lib/policy and lib/proc name the same layers. */
+_Static_assert((int)ABX_LAYER_FILES == (int)ABX_CONFINE_FILES, "files");
+_Static_assert((int)ABX_LAYER_SIGNALS == (int)ABX_CONFINE_SIGNALS, "signals");
+_Static_assert((int)ABX_LAYER_NETWORK == (int)ABX_CONFINE_NETWORK, "network");
+_Static_assert((int)ABX_LAYER_SECCOMP == (int)ABX_CONFINE_SECCOMP, "seccomp");
+
+enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 4, HOME_NAME = 48 };
+
+/* One caller, whoever it is; the last is who shows no token. */
+struct caller {
+    struct abx_policy_identity who;
+    const char *home; /* NULL: the server's */
+};
+struct views {
+    const struct abx_policy *policy; /* holds us: not counted */
+    struct abx_arena arena;
+    struct abx__system_roots system;
+    struct caller *callers;
+    size_t caller_count, rule_count;
+    const struct abx_confine **table; /* [caller * rule_count + rule] */
+    const struct abx_confine *hosts;
+    const char **folders; /* by rule */
+    const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
+};
+
+static void views_free(void *data)
+{
+    struct views *v = data;
+    for (size_t i = 0; v->table && i < v->caller_count * v->rule_count; i++)
+        abx_confine_unref(v->table[i]);
+    abx_confine_unref(v->hosts);
+    abx__system_roots_done(&v->system);
+    abx_arena_done(&v->arena);
+    free(v);
+}
+
+/* ---- callers ---- */
+
+static int gather_callers(struct views *v)
+{
+    struct abx_policy_identity who;
+    size_t n = 0;
+    while (abx_policy_identity_at(v->policy, n, &who))
+        n++;
+    v->callers = abx_arena_array(&v->arena, n + 1, sizeof(*v->callers));
+    if (v->callers == NULL)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        abx_policy_identity_at(v->policy, i, &v->callers[i].who);
+    /* An open route is called by "anonymous" also where no stranger may call anything else. */
+    if (n == 0 || v->callers[n - 1].who.index != ABX_POLICY_ANONYMOUS)
+        v->callers[n++].who = (struct abx_policy_identity){.id = ABX_STR("anonymous"),
+                                                           .index = ABX_POLICY_ANONYMOUS};
+    v->caller_count = n;
+    return 0;
+}
+
+static size_t caller_index(const struct views *v, const struct abx_policy_identity *who)
+{
+    size_t last = v->caller_count - 1;
+    return who->index < last ? who->index : last;
+}
+
+/* "/tmp/abx-NAME", ours and nobody else's. */
+static int make_home(struct views *v, struct caller *c, size_t index, struct abx_error *err)
+{
+    char name[HOME_NAME + 1];
+    size_t len = c->who.id.len < HOME_NAME ? c->who.id.len : HOME_NAME;
+    bool is_plain = len == c->who.id.len;
+    for (size_t i = 0; i < len; i++) {
+        char ch = c->who.id.ptr[i];
+        bool ok = (ch >= '0' && ch <= '9') || (ch >= 'a' && ch <= 'z') ||
+                  (ch >= 'A' && ch <= 'Z') || ch == '-' || ch == '_';
+        name[i] = ok ? ch : '_';
+        is_plain = is_plain && ok;
+    }
+    name[len] = '\0';
+    char *path = is_plain ? abx_arena_printf(&v->arena, "/tmp/abx-%s", name)
+                          : abx_arena_printf(&v->arena, "/tmp/abx-%s.%zu", name, index);
+    if (path == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return abx_err_sys(err, -errno, "the folder of '%s': %s", name, path);
+    struct stat st;
+    ABX_AUTO_FD fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return abx_err_sys(err, -errno, "the folder of '%s': %s", name, path);
+    if (st.st_uid != geteuid() || fchmod(fd, 0700) < 0)
+        return abx_err_set(err, ABX_PERMISSION_DENIED,
+                           "the folder of '%s', %s, belongs to somebody else: take it away", name,
+                           path);
+    c->home = path;
+    return 0;
+}
+
+static int make_homes(struct views *v, struct abx_error *err)
+{
+    for (size_t i = 0; i < v->caller_count; i++)
+        if (!v->callers[i].who.is_wide && make_home(v, &v->callers[i], i, err) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- roots ---- */
+
+static struct abx_str resolve(void *ctx, struct abx_str path, struct abx_arena *a)
+{
+    (void)ctx;
+    ABX_AUTO_BUF out;
+    struct stat st;
+    abx_buf_init(&out, PATH_BYTES);
+    if (abx_tree_resolve(path, false, &out) < 0 || abx_buf_failed(&out))
+        return (struct abx_str){0};
+    char *text = abx_arena_c(a, abx_buf_str(&out));
+    return text != NULL && lstat(text, &st) == 0 ? abx_str(text) : (struct abx_str){0};
+}
+
+/* Open while a confinement is made; the kernel keeps what it needs, but for terminals we do. */
+struct opened {
+    struct abx_confine_root *items;
+    size_t count, cap;
+};
+
+static int open_root(struct views *v, struct opened *o, struct abx_str path,
+                     enum abx_confine_access access, struct abx_error *err)
+{
+    char *text = abx_arena_c(&v->arena, path);
+    ABX_ASSERT(o->count < o->cap);
+    if (text == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    int fd = abx__system_open(&v->system, text, true);
+    if (fd == -ENOENT || fd == -EACCES || fd == -ELOOP) /* gone, or not ours: not granted either */
+        return 0;
+    if (fd < 0)
+        return abx_err_sys(err, fd, "confinement: open %s", text);
+    o->items[o->count++] = (struct abx_confine_root){fd, access};
+    return 0;
+}
+
+static int open_roots(struct views *v, const struct abx_policy_view *view, const char *home,
+                      struct opened *o, struct abx_error *err)
+{
+    o->cap = view->read.count + view->write.count + OWN_ROOTS;
+    o->items = abx_arena_array(&v->arena, o->cap, sizeof(*o->items));
+    if (o->items == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < view->read.count; i++)
+        r = open_root(v, o, view->read.items[i], ABX_CONFINE_READ, err);
+    for (size_t i = 0; r == 0 && i < view->write.count; i++)
+        r = open_root(v, o, view->write.items[i], ABX_CONFINE_WRITE, err);
+    if (r == 0 && home != NULL)
+        return open_root(v, o, abx_str(home), ABX_CONFINE_WRITE, err);
+    if (r == 0)
+        r = open_root(v, o, ABX_STR("/tmp"), ABX_CONFINE_WRITE, err);
+    return r < 0 ? r : open_root(v, o, ABX_STR("/dev/shm"), ABX_CONFINE_WRITE, err);
+}
+
+/* ---- one confinement ---- */
+
+static bool may_restrict_the_privileged(void)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    return syscall(SYS_capget, &head, data) == 0 &&
+           (data[0].effective & 1U << CAP_SYS_ADMIN) != 0;
+}
+
+static void set_limits(const struct abx_policy_confine *c, struct abx_confine_spec *spec)
+{
+    static const int resources[] = {[ABX_RLIMIT_NOFILE] = RLIMIT_NOFILE,
+                                    [ABX_RLIMIT_NPROC] = RLIMIT_NPROC,
+                                    [ABX_RLIMIT_FSIZE] = RLIMIT_FSIZE,
+                                    [ABX_RLIMIT_AS] = RLIMIT_AS,
+                                    [ABX_RLIMIT_CPU] = RLIMIT_CPU};
+    for (int i = 0; i < ABX_RLIMIT__COUNT; i++)
+        if (c->rlimits[i].is_set)
+            spec->limits[spec->limit_count++] =
+                (struct abx_confine_limit){resources[i], c->rlimits[i].value};
+}
+
+static struct abx_confine_ports ports_of(const struct abx_policy_ports *p)
+{
+    return (struct abx_confine_ports){p->items, p->count, p->is_limited};
+}
+
+static int compile(struct views *v, const struct abx_policy_view *view, const char *home,
+                   const struct abx_confine **ret, struct abx_error *err)
+{
+    const struct abx_policy_confine *c = abx_policy_confinement(v->policy);
+    struct opened o = {0};
+    *ret = NULL;
+    if (view->is_privileged && !may_restrict_the_privileged())
+        return 0; /* S11: without no_new_privs only the mighty may restrict themselves */
+    if (open_roots(v, view, home, &o, err) < 0)
+        return -1;
+    struct abx_confine_spec spec = {.layers = view->layers,
+                                    .roots = o.items,
+                                    .root_count = o.count,
+                                    .more_roots = v->system.items,
+                                    .more_root_count = v->system.count,
+                                    .connect = ports_of(&view->connect),
+                                    .bind = ports_of(&view->bind),
+                                    .no_udp = view->no_udp,
+                                    .no_unix = view->no_unix,
+                                    .nested_pty = c->nested_pty,
+                                    .keeps_privileges = view->is_privileged};
+    set_limits(c, &spec);
+    return abx_confine_new(&spec, ret, err);
+}
+
+/* ---- all of them ---- */
+
+static bool has_own_paths(const struct abx_policy_rule *r)
+{
+    return r->takes_paths && (r->paths.allow.count > 0 || r->paths.read_only);
+}
+
+static int make_one(struct views *v, const struct abx_policy_rule *rule,
+                    const struct abx_policy_identity *who, const char *home,
+                    const struct abx_confine **ret, struct abx_error *err)
+{
+    struct abx_policy_view view;
+    if (abx_policy_view(v->policy, rule, who, resolve, NULL, &v->arena, &view) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    return compile(v, &view, home, ret, err);
+}
+
+static int make_of_caller(struct views *v, size_t at, struct abx_error *err)
+{
+    size_t count;
+    const struct caller *c = &v->callers[at];
+    const struct abx_policy_rule *rules = abx_policy_rules(v->policy, &count);
+    const struct abx_confine **row = v->table + at * count, *whole;
+    if (make_one(v, NULL, &c->who, c->home, &whole, err) < 0)
+        return -1;
+    int r = 0;
+    for (size_t i = 0; r == 0 && i < count; i++) {
+        if (!has_own_paths(&rules[i]) || !abx_policy_runs_programs(&rules[i]))
+            row[i] = abx_confine_ref(whole);
+        else
+            r = make_one(v, &rules[i], &c->who, c->home, &row[i], err);
+    }
+    abx_confine_unref(whole);
+    return r;
+}
+
+static int find_folders(struct views *v, struct abx_error *err)
+{
+    size_t count;
+    struct abx_str root;
+    const struct abx_policy_rule *rules = abx_policy_rules(v->policy, &count);
+    v->folders = abx_arena_array(&v->arena, count + 1, sizeof(*v->folders));
+    for (size_t i = 0; v->folders && i < count; i++) {
+        if (rules[i].paths.allow.count == 0 || !abx_policy_root_at(v->policy, &rules[i], 0, &root))
+            continue;
+        root = resolve(NULL, root, &v->arena);
+        v->folders[i] = root.ptr;
+    }
+    return v->folders ? 0 : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+}
+
+static const char *copy_variable(struct views *v, const char *name)
+{
+    const char *value = getenv(name);
+    return value ? abx_arena_c(&v->arena, abx_str(value)) : NULL;
+}
+
+static int make_all(struct views *v, struct abx_error *err)
+{
+    struct abx_policy_identity document = abx_policy_document_identity();
+    abx_policy_rules(v->policy, &v->rule_count);
+    v->table = gather_callers(v) == 0 ? abx_arena_array(&v->arena, v->caller_count * v->rule_count,
+                                                        sizeof(*v->table))
+                                      : NULL;
+    if (v->table == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    v->home = copy_variable(v, "HOME");
+    v->tmp = copy_variable(v, "TMPDIR");
+    if (make_homes(v, err) < 0 || find_folders(v, err) < 0 ||
+        abx__system_roots_open(&v->system, abx_policy_confinement(v->policy)->nested_pty, err) < 0)
+        return -1;
+    for (size_t i = 0; i < v->caller_count; i++)
+        if (make_of_caller(v, i, err) < 0)
+            return -1;
+    return make_one(v, NULL, &document, NULL, &v->hosts, err);
+}
+
+int abx__views_make(struct abx_policy *p, struct abx_error *err)
+{
+    if (abx_policy_confine(p) == ABX_CONFINE_OFF)
+        return 0;
+    struct views *v = calloc(1, sizeof(*v));
+    if (v == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    v->policy = p;
+    abx_arena_init(&v->arena, ARENA_BYTES);
+    if (make_all(v, err) < 0) {
+        views_free(v);
+        return -1;
+    }
+    abx_policy_attach(p, v, views_free);
+    return 0;
+}
+
+/* ---- asking ---- */
+
+const struct abx_confine *abx__view_of(const struct abx_policy *p,
+                                       const struct abx_policy_rule *rule,
+                                       const struct abx_policy_identity *who)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v ? v->table[caller_index(v, who) * v->rule_count + rule->index] : NULL;
+}
+
+const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v ? v->hosts : NULL;
+}
+
+const char *abx__view_folder(const struct abx_policy *p, const struct abx_policy_rule *rule)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v ? v->folders[rule->index] : NULL;
+}
+
+/* The server's own value, or none: what a request asks for stays. */
+static bool is_servers(const char *var, const char *name, const char *own)
+{
+    size_t len = strlen(name);
+    return strncmp(var, name, len) == 0 && var[len] == '=' &&
+           (own == NULL || strcmp(var + len + 1, own) == 0);
+}
+
+static bool has_name(char *const *vars, size_t count, const char *name)
+{
+    size_t len = strlen(name);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(vars[i], name, len) == 0 && vars[i][len] == '=')
+            return true;
+    return false;
+}
+
+int abx__view_environment(const struct abx_policy *p, const struct abx_policy_identity *who,
+                          char *const *envp, struct abx__view_env *own, char ***ret_envp)
+{
+    const struct views *v = abx_policy_attached(p);
+    const char *home = v ? v->callers[caller_index(v, who)].home : NULL;
+    size_t n = 0, kept = 0;
+    if (home == NULL)
+        return 0;
+    while (envp[n] != NULL)
+        n++;
+    char **out = calloc(n + 3, sizeof(*out));
+    if (out == NULL)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        if (!is_servers(envp[i], "HOME", v->home) && !is_servers(envp[i], "TMPDIR", v->tmp))
+            out[kept++] = envp[i];
+    snprintf(own->home, sizeof(own->home), "HOME=%s", home);
+    snprintf(own->tmp, sizeof(own->tmp), "TMPDIR=%s", home);
+    size_t given = kept;
+    if (!has_name(out, given, "HOME"))
+        out[kept++] = own->home;
+    if (!has_name(out, given, "TMPDIR"))
+        out[kept++] = own->tmp;
+    *ret_envp = out;
+    return 0;
+}

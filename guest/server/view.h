@@ -1,0 +1,30 @@
+/* guest/server/view.h: the confinement of what the server starts: one for each caller and endpoint,
+ * compiled when a policy is loaded, kept with it. policy.md C2, security S06, S10, S14, S17, S30. */
+#pragma once
+#include "lib/base/err.h"
+#include "lib/policy/confine.h"
+
+struct abx_confine;
+
+/** Compiles the views of @p and hangs them on it. Roots are opened here and mean, from now on, what
+ *  they mean now. Nothing to do while `confine` is off. 0, or -1: the policy can not be held. */
+int abx__views_make(struct abx_policy *p, struct abx_error *err);
+/** What a process is held to that is started for @who through @rule: lib/proc/confine.h. NULL: not
+ *  held, `confine` is off. Constant, lives as long as the policy. Any thread. */
+const struct abx_confine *abx__view_of(const struct abx_policy *p,
+                                       const struct abx_policy_rule *rule,
+                                       const struct abx_policy_identity *who);
+/** Of command hosts: they run for all callers, under the document (S30). */
+const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p);
+/** The first root of the endpoint's own rule, where a process starts that names no folder (C2); NULL:
+ *  the server's. */
+const char *abx__view_folder(const struct abx_policy *p, const struct abx_policy_rule *rule);
+/* Texts that abx__view_environment() points to; live as long as its array. */
+struct abx__view_env {
+    char home[128], tmp[128];
+};
+/** @envp for a process of @who: a narrow identity has a HOME and a TMPDIR of its own in the place of
+ *  the server's (S14). *ret_envp is heap, its strings are those of @envp and of @own; NULL: @envp
+ *  is right as it is. -1 without memory. */
+int abx__view_environment(const struct abx_policy *p, const struct abx_policy_identity *who,
+                          char *const *envp, struct abx__view_env *own, char ***ret_envp);

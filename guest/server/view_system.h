@@ -1,0 +1,17 @@
+/* guest/server/view_system.h: the folders and devices that every confined process may use, opened
+ * once (security S06). */
+#pragma once
+#include "lib/base/err.h"
+#include "lib/proc/confine.h"
+
+struct abx__system_roots {
+    struct abx_confine_root *items;
+    size_t count;
+    int *fds; /* all that abx__system_open() gave out */
+    size_t fd_count, fd_cap;
+};
+/** 0, or -1 with nothing open. */
+int abx__system_roots_open(struct abx__system_roots *s, bool nested_pty, struct abx_error *err);
+/** A descriptor of the path itself, closed with @s; or -errno. @no_link: -ELOOP for a link. */
+int abx__system_open(struct abx__system_roots *s, const char *path, bool no_link);
+void abx__system_roots_done(struct abx__system_roots *s);
