@@ -1,6 +1,7 @@
 /* cli/lint.c: the rules B001 to B005 over a template's Dockerfile and template.yaml
- * (client-and-cli.md 4). "# abx:ignore=B001 reason" on the line above silences one finding. */
-#include "cli/project.h"
+ * (client-and-cli.md 4), and how a finding is silenced: "# abx:ignore=B001 reason" on the line
+ * above. */
+#include "cli/lint_priv.h"
 #include "lib/base/assert.h"
 #include "lib/base/parse.h"
 
@@ -10,14 +11,6 @@ enum { PINNED_TAG = 49 /* v0.0.49 */ };
 
 static const char *const regions[] = {"cn-hangzhou", "cn-shanghai", "cn-beijing",     "cn-shenzhen",
                                       "cn-hongkong", "us-east-1",   "ap-southeast-1", "us-west-1"};
-
-struct place {
-    const char *rule;
-    enum cli_level level;
-    const struct cli_source *source;
-    struct abx_df_place at;
-    const char *advice;
-};
 
 /* ---- silencing ---- */
 
@@ -31,7 +24,7 @@ static struct abx_str line_before(struct abx_str text, unsigned line)
 }
 
 /* 0: not silenced; 1: silenced; -1: asked for without a reason. */
-static int is_silenced(const struct place *x)
+static int is_silenced(const struct cli__place *x)
 {
     struct abx_str line = line_before(x->source->text, x->at.line), rule;
     if (!abx_str_starts(line, "#"))
@@ -45,9 +38,7 @@ static int is_silenced(const struct place *x)
     return abx_str_trim(line).len > 0 ? 1 : -1;
 }
 
-static void report(struct cli_project *p, const struct place *x, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-static void report(struct cli_project *p, const struct place *x, const char *fmt, ...)
+void cli__report(struct cli_project *p, const struct cli__place *x, const char *fmt, ...)
 {
     char text[400];
     va_list ap;
@@ -68,10 +59,19 @@ static void report(struct cli_project *p, const struct place *x, const char *fmt
     cli_findings_add(&p->findings, &f, "%s", text);
 }
 
-static struct place in_dockerfile(struct cli_project *p, const char *rule, enum cli_level level,
-                                  struct abx_df_place at)
+struct cli__place cli__in_dockerfile(struct cli_project *p, const char *rule, enum cli_level level,
+                                     struct abx_df_place at)
 {
-    return (struct place){.rule = rule, .level = level, .source = &p->dockerfile, .at = at};
+    return (struct cli__place){.rule = rule, .level = level, .source = &p->dockerfile, .at = at};
+}
+
+struct cli__place cli__in_yaml(struct cli_project *p, const char *rule, enum cli_level level,
+                               const struct abx_yaml *node)
+{
+    return (struct cli__place){.rule = rule,
+                               .level = level,
+                               .source = &p->yaml,
+                               .at = {node->line, node->column, node->width}};
 }
 
 /* ---- B001 ---- */
@@ -86,60 +86,61 @@ static bool is_region(struct abx_str s)
 
 static void check_base(struct cli_project *p)
 {
-    struct place x = in_dockerfile(p, "B001", CLI_WARNING, p->plan.image_at);
+    struct cli__place x = cli__in_dockerfile(p, "B001", CLI_WARNING, p->plan.image_at);
     const struct cli_official *b = &p->base;
     uint32_t minor = 0;
     bool is_pinned = abx_str_starts(b->tag, "v0.0.") &&
                      abx_parse_u32(abx_str_sub(b->tag, 5, SIZE_MAX), &minor) == 0;
     if (!b->is_official) {
         x.advice = "FROM fc-e2b-registry.cn-hangzhou.cr.aliyuncs.com/runtime/base:v0.0.49";
-        report(p, &x,
-               "%.*s is not the official base image; envd_inject is %s: a cloud builds the runtime "
-               "into a copy of the image",
-               ABX_STR_FMT(abx_str_sub(p->plan.image, 0, 160)), p->envd_inject ? "true" : "false");
+        cli__report(
+            p, &x,
+            "%.*s is not the official base image; envd_inject is %s: a cloud builds the runtime "
+            "into a copy of the image",
+            ABX_STR_FMT(abx_str_sub(p->plan.image, 0, 160)), p->envd_inject ? "true" : "false");
         return;
     }
     if (!is_region(b->region))
-        report(p, &x, "no region '%.*s' has the official base image", ABX_STR_FMT(b->region));
+        cli__report(p, &x, "no region '%.*s' has the official base image", ABX_STR_FMT(b->region));
     x.advice = "v0.0.49, or a later one";
     if (b->tag.len == 0 || abx_str_is(b->tag, "latest"))
-        report(p, &x, "the base image has %s; a build is then not the same twice",
-               b->tag.len ? "the tag latest" : "no tag");
+        cli__report(p, &x, "the base image has %s; a build is then not the same twice",
+                    b->tag.len ? "the tag latest" : "no tag");
     else if (is_pinned && minor < PINNED_TAG)
-        report(p, &x, "the base image %.*s is older than v0.0.49", ABX_STR_FMT(b->tag));
+        cli__report(p, &x, "the base image %.*s is older than v0.0.49", ABX_STR_FMT(b->tag));
 }
 
 /* ---- B002, B003 ---- */
 
 static void check_entrypoint(struct cli_project *p, const struct abx_df_instruction *in)
 {
-    struct place x = in_dockerfile(p, "B002", CLI_ERROR, in->at);
+    struct cli__place x = cli__in_dockerfile(p, "B002", CLI_ERROR, in->at);
     x.advice = "leave ENTRYPOINT out; what shall run goes into start_cmd of template.yaml";
-    report(p, &x, "ENTRYPOINT replaces the sandbox's own first process, and nothing starts");
+    cli__report(p, &x, "ENTRYPOINT replaces the sandbox's own first process, and nothing starts");
 }
 
 static void check_cmd(struct cli_project *p, const struct abx_df_instruction *in)
 {
-    struct place x = in_dockerfile(p, "B003", CLI_WARNING, in->at);
+    struct cli__place x = cli__in_dockerfile(p, "B003", CLI_WARNING, in->at);
     x.advice = "start_cmd in template.yaml";
-    report(p, &x, "CMD is not run in a sandbox");
+    cli__report(p, &x, "CMD is not run in a sandbox");
 }
 
 /* ---- B004 ---- */
 
 static void check_platform(struct cli_project *p)
 {
-    struct place x = in_dockerfile(p, "B004", CLI_ERROR, p->plan.image_at);
+    struct cli__place x = cli__in_dockerfile(p, "B004", CLI_ERROR, p->plan.image_at);
     if (p->plan.platform.len && !abx_str_is(p->plan.platform, "linux/amd64"))
-        report(p, &x, "platform %.*s: sandboxes are linux/amd64 only",
-               ABX_STR_FMT(abx_str_sub(p->plan.platform, 0, 60)));
+        cli__report(p, &x, "platform %.*s: sandboxes are linux/amd64 only",
+                    ABX_STR_FMT(abx_str_sub(p->plan.platform, 0, 60)));
     if (abx_str_ends(p->plan.image, "_accelerated"))
-        report(p, &x, "the registry's acceleration is not usable for sandboxes");
+        cli__report(p, &x, "the registry's acceleration is not usable for sandboxes");
     if (abx_str_is(p->plan.image, "scratch"))
-        report(p, &x, "an empty image has no /bin/bash");
+        cli__report(p, &x, "an empty image has no /bin/bash");
 }
 
-static bool has_word(struct abx_str text, const char *word)
+bool cli__has_word(struct abx_str text, const char *word)
 {
     size_t n = strlen(word);
     for (ptrdiff_t at; (at = abx_str_find(text, abx_str(word))) >= 0;) {
@@ -156,51 +157,63 @@ static bool has_word(struct abx_str text, const char *word)
 static void check_run(struct cli_project *p, const struct abx_df_instruction *in)
 {
     static const char *const fixed[] = {"/etc/passwd", "/etc/group"};
-    struct place x = in_dockerfile(p, "B004", CLI_ERROR, in->at);
-    if (has_word(in->command, "rm") && has_word(in->command, "/bin/bash"))
-        report(p, &x, "without /bin/bash no command of an SDK runs");
+    struct cli__place x = cli__in_dockerfile(p, "B004", CLI_ERROR, in->at);
+    if (cli__has_word(in->command, "rm") && cli__has_word(in->command, "/bin/bash"))
+        cli__report(p, &x, "without /bin/bash no command of an SDK runs");
     for (size_t i = 0; i < ABX_COUNTOF(fixed); i++)
-        if (has_word(in->command, fixed[i]) &&
-            (has_word(in->command, "chmod") || has_word(in->command, "chattr")))
-            report(p, &x, "%s must stay writable for the platform", fixed[i]);
-    struct place y = in_dockerfile(p, "B005", CLI_ERROR, in->at);
+        if (cli__has_word(in->command, fixed[i]) &&
+            (cli__has_word(in->command, "chmod") || cli__has_word(in->command, "chattr")))
+            cli__report(p, &x, "%s must stay writable for the platform", fixed[i]);
+    struct cli__place y = cli__in_dockerfile(p, "B005", CLI_ERROR, in->at);
     y.advice = "the runtime there is the platform's";
     if (abx_str_find(in->command, ABX_STR("/.fce2b")) >= 0)
-        report(p, &y, "RUN touches /.fce2b");
+        cli__report(p, &y, "RUN touches /.fce2b");
 }
 
 /* ---- B005 ---- */
 
-static bool is_reserved(const struct cli_project *p, uint32_t port, bool is_exposed)
+static bool is_reserved(uint32_t port)
 {
     static const uint32_t always[] = {5000, 49983, 49999};
     for (size_t i = 0; i < ABX_COUNTOF(always); i++)
         if (port == always[i])
             return true;
-    return is_exposed && p->t.server != NULL &&
-           (port == p->t.server_port || port == p->t.server_port + 1);
+    return false;
+}
+
+/* With a `server:` block the server's port and that of its terminals are taken. */
+static bool is_server_port(const struct cli_project *p, uint32_t port)
+{
+    return p->t.server != NULL && (port == p->t.server_port || port == p->t.server_port + 1);
 }
 
 static void check_expose(struct cli_project *p, const struct abx_df_instruction *in)
 {
     for (size_t i = 0; i < in->word_count; i++) {
-        struct place x = in_dockerfile(p, "B005", CLI_ERROR, in->words[i].at);
+        struct cli__place x = cli__in_dockerfile(p, "B005", CLI_ERROR, in->words[i].at);
         struct abx_str rest = in->words[i].text, number;
         uint32_t port;
         x.advice = "take another port; every port of a sandbox is reachable without EXPOSE";
-        if (abx_str_split(&rest, '/', &number) && abx_parse_u32(number, &port) == 0 &&
-            is_reserved(p, port, true))
-            report(p, &x, "port %u is the platform's own", port);
+        if (!abx_str_split(&rest, '/', &number) || abx_parse_u32(number, &port) < 0)
+            continue;
+        if (is_reserved(port))
+            cli__report(p, &x, "port %u is the platform's own", port);
+        x.advice = "leave EXPOSE out; every port of a sandbox is reachable without it";
+        if (is_server_port(p, port))
+            cli__report(p, &x,
+                        "port %u is the server's: `server:` of template.yaml brings it, and what "
+                        "else listens there keeps it from starting",
+                        port);
     }
 }
 
 static void check_copy(struct cli_project *p, const struct abx_df_instruction *in)
 {
     const struct abx_df_word *dest = &in->words[in->word_count - 1];
-    struct place x = in_dockerfile(p, "B005", CLI_ERROR, dest->at);
+    struct cli__place x = cli__in_dockerfile(p, "B005", CLI_ERROR, dest->at);
     x.advice = "the runtime there is the platform's";
     if (abx_str_starts(dest->text, "/.fce2b"))
-        report(p, &x, "%s writes to /.fce2b", abx_df_kind_name(in->kind));
+        cli__report(p, &x, "%s writes to /.fce2b", abx_df_kind_name(in->kind));
 }
 
 /* "--port 5000", "--port=5000", ":5000" in a start command. */
@@ -217,14 +230,10 @@ static void check_start(struct cli_project *p)
         if (n == 0)
             continue;
         i += n;
-        struct place x = {"B005",
-                          CLI_ERROR,
-                          &p->yaml,
-                          {start->line, start->column, start->width},
-                          "take another port"};
-        if (is_port && abx_parse_u32(abx_str_sub(rest, 0, n), &port) == 0 &&
-            is_reserved(p, port, false))
-            report(p, &x, "start_cmd takes port %u, which is the platform's own", port);
+        struct cli__place x = cli__in_yaml(p, "B005", CLI_ERROR, start);
+        x.advice = "take another port";
+        if (is_port && abx_parse_u32(abx_str_sub(rest, 0, n), &port) == 0 && is_reserved(port))
+            cli__report(p, &x, "start_cmd takes port %u, which is the platform's own", port);
     }
 }
 
@@ -232,11 +241,11 @@ static void check_ports(struct cli_project *p)
 {
     for (size_t i = 0; p->t.ports && i < p->t.ports->count; i++) {
         const struct abx_yaml *n = &p->t.ports->items[i];
-        struct place x = {
-            "B005", CLI_ERROR, &p->yaml, {n->line, n->column, n->width}, "take another port"};
+        struct cli__place x = cli__in_yaml(p, "B005", CLI_ERROR, n);
         uint32_t port;
-        if (abx_parse_u32(n->text, &port) == 0 && is_reserved(p, port, false))
-            report(p, &x, "port %u is the platform's own", port);
+        x.advice = "take another port";
+        if (abx_parse_u32(n->text, &port) == 0 && is_reserved(port))
+            cli__report(p, &x, "port %u is the platform's own", port);
     }
 }
 
@@ -252,7 +261,9 @@ void cli_lint(struct cli_project *p)
     if (p->t.root != NULL) {
         check_start(p);
         check_ports(p);
+        cli__lint_start(p);
     }
+    cli__lint_secrets(p);
     if (!p->has_dockerfile)
         return;
     check_base(p);
@@ -260,4 +271,5 @@ void cli_lint(struct cli_project *p)
     for (size_t i = 0; i < p->df.count; i++)
         if (checks[p->df.items[i].kind] != NULL)
             checks[p->df.items[i].kind](p, &p->df.items[i]);
+    cli__lint_image(p);
 }

@@ -30,7 +30,7 @@ struct cli_official cli_official_parse(struct abx_str image);
 int cli_project_open(struct cli *cli, const char *dir, struct cli_project *p,
                      struct abx_error *err);
 void cli_project_close(struct cli_project *p);
-/** Adds the findings of the rules B001 to B005. */
+/** Adds the findings of the rules B001 to B012. */
 void cli_lint(struct cli_project *p);
 /** Prints all findings as the options ask; the exit code: 1 with errors. */
 int cli_project_report(const struct cli *cli, const struct cli_project *p);
