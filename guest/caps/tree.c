@@ -1,6 +1,6 @@
 /* guest/caps/tree.c: opening without links, folders, walking, removing. Pool threads. security S17.
  */
-#include "guest/caps/tree.h"
+#include "guest/caps/tree_priv.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
@@ -38,7 +38,7 @@ static bool is_kernels_own(int fd)
     return false;
 }
 
-static int open_plain(int dir_fd, const char *path, int flags, mode_t mode)
+int abx__tree_open_at(int dir_fd, const char *path, int flags, mode_t mode)
 {
     struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
                            .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
@@ -57,14 +57,14 @@ int abx_tree_open(struct abx_str path, int flags, mode_t mode)
         return -ENAMETOOLONG;
     if (abx_str_to_c(path, name, sizeof(name)) < 0)
         return -EINVAL;
-    ABX_AUTO_FD fd = open_plain(AT_FDCWD, name, flags, mode);
+    ABX_AUTO_FD fd = abx__tree_open_at(AT_FDCWD, name, flags, mode);
     if (fd >= 0 && is_kernels_own(fd))
         return -EXDEV;
     return abx_fd_take(&fd);
 }
 
 /* The folder that holds @path, and the last component. */
-static int open_parent(struct abx_str path, char name[NAME_MAX + 1])
+int abx__tree_parent(struct abx_str path, char name[NAME_MAX + 1])
 {
     ptrdiff_t slash = abx_str_rchr(path, '/');
     struct abx_str last = abx_str_sub(path, (size_t)slash + 1, path.len);
@@ -80,11 +80,21 @@ int abx_tree_stat(struct abx_str path, struct stat *ret)
 {
     char name[NAME_MAX + 1];
     bool is_top = abx_str_is(path, "/");
-    ABX_AUTO_FD fd = is_top ? abx_tree_open(path, O_PATH, 0) : open_parent(path, name);
+    ABX_AUTO_FD fd = is_top ? abx_tree_open(path, O_PATH, 0) : abx__tree_parent(path, name);
     if (fd < 0)
         return fd;
     int rc = is_top ? fstat(fd, ret) : fstatat(fd, name, ret, AT_SYMLINK_NOFOLLOW);
     return rc < 0 ? -errno : 0;
+}
+
+int abx_tree_read_link(struct abx_str path, char *out, size_t cap)
+{
+    char name[NAME_MAX + 1];
+    ABX_AUTO_FD fd = abx__tree_parent(path, name);
+    if (fd < 0)
+        return fd;
+    ssize_t n = readlinkat(fd, name, out, cap);
+    return n < 0 ? -errno : (int)n;
 }
 
 /* ---- folders ---- */
@@ -95,7 +105,7 @@ static int enter_or_make(int dir_fd, const char *name, bool *ret_made)
     *ret_made = mkdirat(dir_fd, name, 0777) == 0;
     if (!*ret_made && errno != EEXIST)
         return -errno;
-    return open_plain(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+    return abx__tree_open_at(dir_fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
 }
 
 int abx_tree_mkdirs(struct abx_str path)
@@ -112,7 +122,7 @@ int abx_tree_mkdirs(struct abx_str path)
         if (abx_str_to_c(part, name, sizeof(name)) < 0)
             return -EINVAL;
         bool is_last = path.len == 0;
-        int next = open_plain(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
+        int next = abx__tree_open_at(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0);
         was_made = false;
         if (next == -ENOENT)
             next = enter_or_make(fd, name, &was_made);
@@ -150,7 +160,7 @@ static void walk_entry(struct walker *k, int dir_fd, const char *name, uint32_t 
     if (!abx_buf_failed(&k->path) && (k->w->shows == NULL || k->w->shows(k->w->ctx, &e))) {
         k->is_enough = !k->w->take(k->w->ctx, &e);
         if (!k->is_enough && S_ISDIR(e.st.st_mode) && depth > 1) {
-            int fd = open_plain(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
+            int fd = abx__tree_open_at(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, 0);
             if (fd >= 0)
                 walk_folder(k, fd, depth - 1);
         }
@@ -195,7 +205,7 @@ int abx_tree_remove(struct abx_str path)
 {
     char name[NAME_MAX + 1];
     struct stat st;
-    ABX_AUTO_FD fd = open_parent(path, name);
+    ABX_AUTO_FD fd = abx__tree_parent(path, name);
     if (fd < 0)
         return fd;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -207,18 +217,18 @@ int abx_tree_remove(struct abx_str path)
 
 static int write_in_place(int dir_fd, const char *name, struct abx_str content)
 {
-    ABX_AUTO_FD fd = open_plain(dir_fd, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0);
+    ABX_AUTO_FD fd = abx__tree_open_at(dir_fd, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0);
     return fd < 0 ? fd : abx_fd_write_all(fd, content.ptr, content.len);
 }
 
 /* A name that nobody else uses, beside the file. */
-static int make_beside(int dir_fd, mode_t mode, char name[32])
+int abx__tree_beside(int dir_fd, mode_t mode, char name[ABX__BESIDE])
 {
     static _Atomic unsigned counter;
     for (int i = 0; i < 100; i++) {
-        struct abx_buf b = {.ptr = name, .cap = 32, .max = 31};
+        struct abx_buf b = {.ptr = name, .cap = ABX__BESIDE, .max = ABX__BESIDE - 1};
         abx_buf_putf(&b, ".abx-put-%d-%u", (int)getpid(), counter++);
-        int fd = open_plain(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+        int fd = abx__tree_open_at(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
         if (fd != -EEXIST)
             return fd;
     }
@@ -228,8 +238,8 @@ static int make_beside(int dir_fd, mode_t mode, char name[32])
 static int write_beside(int dir_fd, const char *name, const struct stat *old,
                         struct abx_str content)
 {
-    char beside[32];
-    ABX_AUTO_FD fd = make_beside(dir_fd, old ? 0600 : 0666, beside);
+    char beside[ABX__BESIDE];
+    ABX_AUTO_FD fd = abx__tree_beside(dir_fd, old ? 0600 : 0666, beside);
     if (fd < 0)
         return fd;
     int rc = abx_fd_write_all(fd, content.ptr, content.len);
@@ -248,7 +258,7 @@ int abx_tree_put(const struct abx_tree_put *put)
 {
     char name[NAME_MAX + 1];
     struct stat st;
-    ABX_AUTO_FD dir_fd = open_parent(put->path, name);
+    ABX_AUTO_FD dir_fd = abx__tree_parent(put->path, name);
     if (dir_fd < 0)
         return dir_fd;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -262,7 +272,7 @@ int abx_tree_put(const struct abx_tree_put *put)
     if (!S_ISREG(st.st_mode))
         return -EINVAL;
     /* Whoever may not write the file may not replace it either. */
-    ABX_AUTO_FD probe = open_plain(dir_fd, name, O_WRONLY | O_NOFOLLOW, 0);
+    ABX_AUTO_FD probe = abx__tree_open_at(dir_fd, name, O_WRONLY | O_NOFOLLOW, 0);
     if (probe < 0)
         return probe;
     if (st.st_nlink > 1)

@@ -20,6 +20,8 @@ int abx_tree_resolve(struct abx_str path, bool keep_last, struct abx_buf *out);
 int abx_tree_open(struct abx_str path, int flags, mode_t mode);
 /** Of the object itself, also of a link when it is the last component. */
 int abx_tree_stat(struct abx_str path, struct stat *ret);
+/** What the link @path says, without a terminator: the length. -EINVAL: it is no link. */
+int abx_tree_read_link(struct abx_str path, char *out, size_t cap);
 /** Makes @path and its parents (0777 less the umask). 1: it was there. -EEXIST: it is no folder;
  *  -ENOTDIR: a parent is none. */
 int abx_tree_mkdirs(struct abx_str path);
@@ -42,6 +44,13 @@ struct abx_tree_walk {
 int abx_tree_walk(const struct abx_tree_walk *w);
 /** Removes @path: a link itself, a folder with everything in it. -ENOENT. */
 int abx_tree_remove(struct abx_str path);
+
+/** Gives @from the name @to, whose folder is there. A file or link at @to is replaced. Between file
+ * systems: a copy with modes, times, owners and user attributes appears whole, then @from goes.
+ * -EISDIR, -ENOTDIR: @to is a folder, or no folder where @from is one. -EINVAL: into itself. */
+int abx_tree_move(struct abx_str from, struct abx_str to);
+/** For tests: moves as between two file systems, though it is one. */
+int abx_tree_move_copying(struct abx_str from, struct abx_str to);
 
 struct abx_tree_put {
     struct abx_str path, content;

@@ -272,7 +272,7 @@ static bool check_cwd(struct abx__job *j, struct abx__exec *x, const struct abx_
         return true;
     if (!abx__bounds_judge(b, &ask, &dir, &j->verdict))
         return false;
-    j->noted_path = dir;
+    abx__job_note(j, dir);
     x->cwd = arena_c(j, dir);
     return x->cwd || no_memory(j);
 }

@@ -3,13 +3,17 @@
 #include "guest/server/files_priv.h"
 
 #include "guest/caps/tree.h"
+#include "guest/server/packing.h"
 #include "guest/server/raw.h"
 #include "lib/base/assert.h"
+#include "lib/base/parse.h"
 #include "lib/base/time.h"
 #include "lib/policy/paths.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -33,7 +37,7 @@ bool abx__files_judge(struct abx__job *j, const struct abx__path_ask *ask, struc
         return abx__job_fail(j, 500, "MemoryError", "out of memory");
     if (!abx__bounds_judge(b, ask, ret, &j->verdict))
         return false;
-    j->noted_path = *ret;
+    abx__job_note(j, *ret);
     return true;
 }
 
@@ -64,6 +68,12 @@ bool abx__files_not_found(struct abx__job *j, const char *what, struct abx_str p
                          (int)(path.len < 400 ? path.len : 400), path.ptr);
 }
 
+bool abx__files_fail_absent(struct abx__job *j, int rc, struct abx_str path)
+{
+    return is_absent(rc) ? abx__files_not_found(j, "no such file or directory", path)
+                         : abx__job_fail_errno(j, -rc, path);
+}
+
 bool abx__files_too_large(struct abx__job *j, uint64_t limit)
 {
     j->verdict.limit_bytes = limit;
@@ -85,12 +95,41 @@ static void put_time(struct abx_json_writer *w, const char *key, struct timespec
     abx_json_kv_c(w, key, text);
 }
 
+static void put_base64(struct abx_json_writer *w, const char *key, struct abx_str bytes)
+{
+    ABX_AUTO_BUF text;
+    abx_buf_init(&text, 2 * bytes.len + 8);
+    abx_base64_encode(bytes.ptr, bytes.len, true, &text);
+    abx_json_kv_str(w, key, abx_buf_str(&text));
+    w->out->failed |= abx_buf_failed(&text);
+}
+
+/* JSON has no way to say a byte that is no UTF-8 (D34). */
+void abx__files_put_name(struct abx_json_writer *w, struct abx_str name, struct abx_str path)
+{
+    abx_json_kv_str(w, "name", name);
+    if (!abx_str_is_utf8(name))
+        put_base64(w, "name_b64", name);
+    abx_json_kv_str(w, "path", path);
+    if (!abx_str_is_utf8(path))
+        put_base64(w, "path_b64", path);
+}
+
+static void put_target(struct abx_json_writer *w, struct abx_str link)
+{
+    char target[PATH_MAX];
+    int n = abx_tree_read_link(link, target, sizeof(target));
+    if (n >= 0)
+        abx_json_kv_str(w, "target", abx_str_n(target, (size_t)n));
+}
+
 /* ---- list ---- */
 
 struct listing {
     struct abx__bounds bounds;
     struct abx_json_writer w;
     uint64_t left;
+    bool truncated;
 };
 
 static bool shows(void *ctx, const struct abx_tree_entry *e)
@@ -102,25 +141,41 @@ static bool shows(void *ctx, const struct abx_tree_entry *e)
 static bool take(void *ctx, const struct abx_tree_entry *e)
 {
     struct listing *l = ctx;
-    if (l->left == 0)
+    l->truncated = l->left == 0;
+    if (l->truncated)
         return false;
     abx_json_begin_object(&l->w);
-    abx_json_kv_str(&l->w, "name", e->name);
+    abx__files_put_name(&l->w, e->name, e->path);
     abx_json_kv_c(&l->w, "type", S_ISDIR(e->st.st_mode) ? "directory" : "file");
     abx_json_kv_i64(&l->w, "size", e->st.st_size);
     put_time(&l->w, "modified", e->st.st_mtim);
+    abx_json_kv_bool(&l->w, "is_symlink", S_ISLNK(e->st.st_mode));
+    if (S_ISLNK(e->st.st_mode))
+        put_target(&l->w, e->path);
     abx_json_end_object(&l->w);
-    return --l->left > 0 && !abx_buf_failed(l->w.out);
+    l->left--;
+    return !abx_buf_failed(l->w.out);
 }
 
-static bool is_yes(struct abx_str text)
+bool abx__files_is_yes(struct abx_str text)
 {
     return abx_str_is_nocase(text, "true") || abx_str_is_nocase(text, "yes") ||
            abx_str_is(text, "1");
 }
 
-/* As int() reads it: blanks around, a sign, single underscores between digits; else @fallback. */
-static int64_t to_integer(struct abx_str s, int64_t fallback)
+bool abx__files_seconds(struct abx_str s, double *ret)
+{
+    char text[64], *end;
+    if (abx_str_to_c(abx_str_trim(s), text, sizeof(text)) < 0)
+        return false;
+    double v = strtod(text, &end);
+    if (end == text || *end != '\0' || strpbrk(text, "xX") || !isfinite(v))
+        return false;
+    *ret = v;
+    return true;
+}
+
+bool abx__files_integer(struct abx_str s, int64_t *ret)
 {
     int64_t value = 0;
     while (s.len && isspace((unsigned char)s.ptr[0]))
@@ -131,17 +186,18 @@ static int64_t to_integer(struct abx_str s, int64_t fallback)
     if (s.len && (s.ptr[0] == '-' || s.ptr[0] == '+'))
         s = abx_str_sub(s, 1, s.len);
     if (s.len == 0)
-        return fallback;
+        return false;
     for (size_t i = 0; i < s.len; i++) {
         bool is_digit = s.ptr[i] >= '0' && s.ptr[i] <= '9';
         bool is_gap = s.ptr[i] == '_' && i > 0 && i + 1 < s.len && s.ptr[i - 1] != '_';
         if (!is_digit && !is_gap)
-            return fallback;
+            return false;
         if (is_digit && (__builtin_mul_overflow(value, 10, &value) ||
                          __builtin_add_overflow(value, s.ptr[i] - '0', &value)))
-            return is_negative ? 0 : INT64_MAX;
+            value = INT64_MAX; /* so large a number means no bound */
     }
-    return is_negative ? -value : value;
+    *ret = is_negative ? -value : value;
+    return true;
 }
 
 static void list_run(struct abx__job *j)
@@ -151,12 +207,13 @@ static void list_run(struct abx__job *j)
     struct abx_tree_walk walk = {.shows = shows, .take = take, .ctx = l};
     uint64_t cap = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_ENTRIES, ENTRIES);
     uint64_t depth = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_DEPTH, DEPTH);
-    int64_t asked = to_integer(abx__job_query(j, "max_entries"), ENTRIES);
+    int64_t asked = ENTRIES;
+    abx__files_integer(abx__job_query(j, "max_entries"), &asked); /* unreadable: as if absent */
     if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &l->bounds, &walk.path))
         return;
     l->left = asked < 0 ? 0 : (uint64_t)asked < cap ? (uint64_t)asked : cap;
     walk.depth = depth < UINT32_MAX ? (uint32_t)depth : UINT32_MAX;
-    if (!is_yes(abx__job_query(j, "recursive")))
+    if (!abx__files_is_yes(abx__job_query(j, "recursive")))
         walk.depth = 1;
     abx_json_writer_init(&l->w, &j->out);
     abx_json_begin_object(&l->w);
@@ -164,11 +221,10 @@ static void list_run(struct abx__job *j)
     abx_json_begin_array(&l->w);
     int rc = abx_tree_walk(&walk);
     abx_json_end_array(&l->w);
+    abx_json_kv_bool(&l->w, "truncated", l->truncated);
     abx_json_end_object(&l->w);
-    if (rc < 0 && is_absent(rc))
-        abx__files_not_found(j, "no such directory", walk.path);
-    else if (rc < 0)
-        abx__job_fail_errno(j, -rc, walk.path);
+    if (rc < 0)
+        abx__files_fail_absent(j, rc, walk.path);
 }
 
 static void list_get(struct abx__call *c)
@@ -184,10 +240,25 @@ static void list_get(struct abx__call *c)
 
 static const char *type_of(const struct stat *st)
 {
-    return S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "unknown" : "file";
+    return S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
 }
 
-static void put_stat(struct abx__job *j, struct abx_str path, const struct stat *st)
+/* Beside what the published server says (D26); @link: what was asked for, if it is a link that may be
+ * shown. */
+static void put_more(struct abx_json_writer *w, const struct stat *st, struct abx_str link)
+{
+    abx_json_kv_bool(w, "is_symlink", link.ptr != NULL);
+    if (link.ptr)
+        put_target(w, link);
+    if (st == NULL)
+        return;
+    abx_json_kv_i64(w, "mode", st->st_mode & 07777);
+    abx_json_kv_i64(w, "uid", st->st_uid);
+    abx_json_kv_i64(w, "gid", st->st_gid);
+}
+
+static void put_stat(struct abx__job *j, struct abx_str path, const struct stat *st,
+                     struct abx_str link)
 {
     char permissions[8] = "";
     struct abx_json_writer w;
@@ -210,22 +281,42 @@ static void put_stat(struct abx__job *j, struct abx_str path, const struct stat 
         abx_json_kv_c(&w, "created", "");
     }
     abx_json_kv_bool(&w, "exists", st != NULL);
+    put_more(&w, st, link);
     abx_json_end_object(&w);
+}
+
+/* The link that was asked for itself; ptr NULL: it is none, or none that may be shown. */
+static struct abx_str asked_link(const struct abx__bounds *b, struct abx__path_ask ask)
+{
+    struct abx_str path;
+    struct stat st;
+    struct abx_policy_verdict v = {0};
+    ask.keep_last = true;
+    bool is_link = abx__bounds_judge(b, &ask, &path, &v) && abx_tree_stat(path, &st) == 0 &&
+                   S_ISLNK(st.st_mode) && abx__bounds_shows(b, path, true);
+    return is_link ? path : (struct abx_str){0};
+}
+
+static bool is_no(struct abx_str text)
+{
+    return abx_str_is_nocase(text, "false") || abx_str_is_nocase(text, "no") ||
+           abx_str_is(text, "0");
 }
 
 static void stat_run(struct abx__job *j)
 {
     struct abx__bounds bounds;
-    struct abx__path_ask ask = {.op = ABX_OP_READ};
+    struct abx__path_ask ask = {.op = ABX_OP_READ, .keep_last = is_no(abx__job_query(j, "follow"))};
     struct abx_str path;
     struct stat st;
     if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &bounds, &path))
         return;
     int rc = abx_tree_stat(path, &st);
-    if (rc == 0 && !S_ISLNK(st.st_mode))
-        put_stat(j, path, &st);
+    struct abx_str link = asked_link(&bounds, ask);
+    if (rc == 0 && (!S_ISLNK(st.st_mode) || ask.keep_last))
+        put_stat(j, path, &st, link);
     else if (rc == 0 || is_absent(rc)) /* a link that is left in a resolved path leads nowhere */
-        put_stat(j, path, NULL);
+        put_stat(j, path, NULL, link);
     else
         abx__job_fail_errno(j, -rc, path);
 }
@@ -239,13 +330,15 @@ static void stat_get(struct abx__call *c)
 
 /* ---- mkdir ---- */
 
-static void put_path(struct abx__job *j, struct abx_str path, const char *done)
+static void put_path(struct abx__job *j, struct abx_str path, const char *done, const char *also)
 {
     struct abx_json_writer w;
     abx_json_writer_init(&w, &j->out);
     abx_json_begin_object(&w);
     abx_json_kv_str(&w, "path", path);
     abx_json_kv_bool(&w, done, true);
+    if (also)
+        abx_json_kv_bool(&w, also, true);
     abx_json_end_object(&w);
 }
 
@@ -260,7 +353,7 @@ static void mkdir_run(struct abx__job *j)
     if (rc < 0)
         abx__job_fail_errno(j, -rc, path);
     else
-        put_path(j, path, "created");
+        put_path(j, path, "created", rc == 1 ? "existed" : NULL);
 }
 
 static void mkdir_post(struct abx__call *c)
@@ -294,12 +387,12 @@ static bool scan_entry(void *ctx, const struct abx_tree_entry *e)
 }
 
 /* A tree goes only when nothing in it is denied, and when that could be seen. */
-static bool may_remove(struct abx__job *j, const struct abx__bounds *b, struct abx_str path)
+bool abx__files_may_remove(struct abx__job *j, const struct abx__bounds *b, struct abx_str path)
 {
     struct scan s = {.bounds = b};
     struct abx_tree_walk walk = {.path = path, .depth = UINT32_MAX, .take = scan_entry, .ctx = &s};
     if (abx__bounds_is_root(b, path))
-        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED, "a root can not be removed");
+        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED, "a root can not be removed or moved");
     if (j->rule->paths.deny.count == 0)
         return true;
     abx_tree_walk(&walk); /* no folder: nothing in it */
@@ -316,7 +409,7 @@ static void delete_run(struct abx__job *j)
     struct abx_str path;
     struct stat st;
     if (!abx__files_query_path(j, &ask.path) || !abx__files_judge(j, &ask, &bounds, &path) ||
-        !may_remove(j, &bounds, path))
+        !abx__files_may_remove(j, &bounds, path))
         return;
     int rc = abx_tree_stat(path, &st);
     if (rc == 0)
@@ -326,7 +419,7 @@ static void delete_run(struct abx__job *j)
     else if (rc < 0)
         abx__job_fail_errno(j, -rc, path);
     else
-        put_path(j, path, "deleted");
+        put_path(j, path, "deleted", NULL);
 }
 
 static void delete_call(struct abx__call *c)
@@ -341,7 +434,12 @@ const struct abx__route abx__files_routes[] = {
     {"files_stat", stat_get},
     {"files_mkdir", mkdir_post},
     {"files_delete", delete_call},
+    {"files_move", abx__move_post},
+    {"files_search", abx__search_post},
     {"files_upload_stream", abx__upload_post, "content_base64"},
     {"files_download_stream", abx__download_get},
+    {"files_archive", abx__archive_post},
+    {"files_watch", abx__watch_get},
     {"files_raw_get", abx__raw_get},
+    {"files_tree_get", abx__tree_get},
     {0}};

@@ -124,7 +124,7 @@ static void plan(struct abx__job *j)
     }
     if (!abx__bounds_judge(b, &ask, &p->path, &j->verdict))
         return;
-    j->noted_path = p->path;
+    abx__job_note(j, p->path);
     if (plan_file(j, b, p))
         plan_place(j, b, p);
 }

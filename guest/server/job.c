@@ -69,8 +69,8 @@ struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *
 static void answer(struct abx__job *j)
 {
     struct abx__call *c = j->call;
-    if (j->noted_path.ptr)
-        abx__call_note_path(c, j->noted_path);
+    for (size_t i = 0; i < j->noted_count; i++)
+        abx__call_note_path(c, j->noted[i]);
     if (j->verdict.code != ABX_POLICY_OK) {
         if (j->verdict.endpoint.ptr == NULL && j->verdict.code != ABX_POLICY_PAYLOAD_TOO_LARGE)
             j->verdict.endpoint = j->rule->id;
@@ -131,6 +131,12 @@ struct abx_str abx__job_query(const struct abx__job *j, const char *name)
         if (abx_str_is(j->query[i].name, name))
             return j->query[i].value;
     return (struct abx_str){0};
+}
+
+void abx__job_note(struct abx__job *j, struct abx_str path)
+{
+    if (j->noted_count < ABX__AUDIT_PATHS)
+        j->noted[j->noted_count++] = path;
 }
 
 bool abx__job_fail(struct abx__job *j, int status, const char *type, const char *fmt, ...)

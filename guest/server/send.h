@@ -18,5 +18,14 @@ struct abx__source {
 void abx__send(struct abx__call *c, int status, const struct abx_http_extra *extra, int64_t length,
                struct abx__source *take_source);
 
+/* A document whose one long member is a file as base64. */
+struct abx__base64 {
+    int take_fd; /* also when the call fails */
+    uint64_t size;
+    struct abx_str head; /* up to the opening quote; copied */
+};
+/** Answers 200 with head, base64 of the file, `","bytes":SIZE}`. */
+void abx__send_base64(struct abx__call *c, const struct abx__base64 *b);
+
 /** Reads @len bytes from @offset unless the file is shorter. Blocks. The count or -errno. */
 ssize_t abx__read_at(int fd, char *to, size_t len, uint64_t offset);

@@ -195,6 +195,7 @@ static void stop(struct abx__server *s)
     s->is_stopping = true;
     abx__shells_stop(s);
     abx__helpers_stop(s);
+    abx__watch_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -413,6 +414,7 @@ static int prepare(struct abx__server *s)
     abx_list_init(&s->shells);
     abx_list_init(&s->helpers);
     s->started_ms = abx_time_mono_ms();
+    abx_list_init(&s->watching);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif

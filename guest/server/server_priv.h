@@ -17,6 +17,7 @@
 #include "lib/policy/policy.h"
 
 struct abx_policy_root;
+struct abx_watches;
 struct abx__call;
 struct abx__commands; /* the command hosts: commands.c */
 
@@ -67,6 +68,8 @@ struct abx__server {
     struct abx_list helpers; /* programs that handlers wait for: helper.c */
     char python_version[32]; /* of python3, once it was asked: system.c */
     int64_t started_ms;      /* monotonic */
+    struct abx_list watching; /* calls of /files/watch: watch.c */
+    struct abx_watches *watches;
     struct abx__throttle throttle;
     uint64_t audit_lost; /* lines that were not taken */
     uint32_t umask;      /* of the start; children get it */
@@ -113,6 +116,8 @@ extern const struct abx__route abx__code_routes[];     /* code.c */
 extern const struct abx__route abx__git_routes[];      /* git_state.c */
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
+/** Ends every /files/watch with its closing event: the server stops. */
+void abx__watch_stop(struct abx__server *s);
 /** The handler of @id, or NULL: not built, answered with 501. */
 const struct abx__route *abx__route_find(struct abx_str id);
 
@@ -266,7 +271,8 @@ struct abx__job {
     char fail_text[512];
     int errnum; /* positive: abx__call_fail_errno() with fail_text */
     struct abx_buf out;
-    struct abx_str noted_path; /* for the audit line */
+    struct abx_str noted[ABX__AUDIT_PATHS]; /* paths that passed, for the audit line */
+    size_t noted_count;
 };
 /** A job for the call, which is not answered before it is done. NULL: the call is answered (no
  * memory).
@@ -277,6 +283,8 @@ void abx__job_start(struct abx__job *j);
 void *abx__job_data(struct abx__job *j, size_t size);
 /** Of the query that the call had. */
 struct abx_str abx__job_query(const struct abx__job *j, const char *name);
+/** A resolved path that passed, for the audit line; it lives as long as the job. */
+void abx__job_note(struct abx__job *j, struct abx_str path);
 /** Sets the outcome; returns false. */
 bool abx__job_fail(struct abx__job *j, int status, const char *type, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

@@ -200,65 +200,21 @@ static void download_run(struct abx__job *j)
     put_tail(&j->out, (uint64_t)got);
 }
 
-/* A large file on its way out: head, base64 of its pieces, tail. */
-struct download {
-    struct abx__source base;
-    int fd;
-    uint64_t offset, size;
-    struct abx_buf head;
-    char piece[PIECE];
-};
-
-static int download_pull(struct abx__source *source, struct abx_buf *out)
-{
-    struct download *d = ABX_CONTAINER_OF(source, struct download, base);
-    uint64_t left = d->size - d->offset;
-    size_t want = left < PIECE ? (size_t)left : (size_t)PIECE;
-    ssize_t got = abx__read_at(d->fd, d->piece, want, d->offset);
-    if (got != (ssize_t)want) /* it shrank: the length was said before */
-        return got < 0 ? (int)got : -EIO;
-    if (d->offset == 0)
-        abx_buf_put_str(out, abx_buf_str(&d->head));
-    abx_base64_encode(d->piece, want, true, out);
-    d->offset += want;
-    if (d->offset < d->size)
-        return 1;
-    put_tail(out, d->size);
-    return 0;
-}
-
-static void download_free(struct abx__source *source)
-{
-    struct download *d = ABX_CONTAINER_OF(source, struct download, base);
-    abx_fd_close(&d->fd);
-    abx_buf_done(&d->head);
-    free(d);
-}
-
 static void download_done(struct abx__job *j)
 {
     struct source *s = j->data;
     struct abx__call *c = j->call;
-    struct download *d = s->fd >= 0 ? calloc(1, sizeof(*d)) : NULL;
+    struct abx__base64 b = {.size = s->size};
+    ABX_AUTO_BUF head;
+    abx_buf_init(&head, ANSWER_MAX);
     if (s->fd < 0) {
         abx__call_answer(c, &j->out);
         return;
     }
-    if (d == NULL) {
-        abx__call_fail(c, 500, "MemoryError", "out of memory");
-        return;
-    }
-    d->base = (struct abx__source){download_pull, download_free};
-    d->fd = abx_fd_take(&s->fd);
-    d->size = s->size;
-    abx_buf_init(&d->head, ANSWER_MAX);
-    put_tail(&d->head, d->size);
-    uint64_t length = d->head.len + (d->size + 2) / 3 * 4;
-    abx_buf_clear(&d->head);
-    put_head(&d->head, s->path);
-    const struct abx_http_extra extra[] = {
-        {"Content-Type", ABX_STR("application/json; charset=utf-8")}, {0}};
-    abx__send(c, 200, extra, (int64_t)(length + d->head.len), &d->base);
+    put_head(&head, s->path);
+    b.head = abx_buf_str(&head);
+    b.take_fd = abx_fd_take(&s->fd);
+    abx__send_base64(c, &b);
 }
 
 static void download_drop(struct abx__job *j)
