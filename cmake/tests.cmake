@@ -12,6 +12,7 @@ abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)
 abx_add_suite(e2e_cases 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/cases)
 abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
+abx_add_suite(e2e_interpreter 900 e2e ${CMAKE_SOURCE_DIR}/tests/compat/interpreter)
 abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cli)
 abx_add_suite(e2e_templates 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/templates)
 abx_add_suite(e2e_docs 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
@@ -24,6 +25,8 @@ set_target_properties(policy-check PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_B
 abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)
 abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 
+# The code interpreter from outside: its conformance table, traps, charts.
+abx_add_suite(interpreter_program 900 e2e ${CMAKE_SOURCE_DIR}/tests/interpreter/run)
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)

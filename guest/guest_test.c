@@ -176,12 +176,13 @@ static int serve_envd(const struct abx_init_context *c)
 
 static int serve_gateway(const struct abx_init_context *c)
 {
-    struct abx_gateway_options o = {.engine_fd = c->engine_fd,
-                                    .tcp_fd = c->tcp_fd,
-                                    .channel_fd = c->channel_fd,
-                                    .locked = c->locked,
-                                    .sandbox_id = "itest",
-                                    .view = {view_running, view_hash, view_describe, c->page}};
+    struct abx_gateway_options o = {
+        .engine_fd = c->engine_fd,
+        .tcp_fd = c->tcp_fd,
+        .channel_fd = c->channel_fd,
+        .locked = c->locked,
+        .sandbox_id = "itest",
+        .view = {view_running, NULL, view_hash, view_describe, c->page}};
     return abx_gateway_main(&o);
 }
 

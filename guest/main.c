@@ -1,11 +1,12 @@
 /* guest/main.c: the one program inside a sandbox. Its roles are chosen by the name it is called by
  * (/.fce2b/entrypoint, /.fce2b/envd, ...) or by the first argument (abx-guest NAME ...).
  *
- * Only here do init, gateway and envd meet: init forks the rows of `services`, and what the gateway
- * may know of PID 1 is read from the state page for it. */
+ * Only here do init, gateway, envd and the interpreter meet: init forks the rows of `services`, and
+ * what the gateway may know of PID 1 is read from the state page for it. */
 #include "guest/envd/envd.h"
 #include "guest/gateway/gateway.h"
 #include "guest/init/init.h"
+#include "guest/interpreter/interpreter.h"
 #include "guest/server/server.h"
 #include "guest/step/step.h"
 #include "lib/base/assert.h"
@@ -39,7 +40,7 @@ struct option_row {
 struct settings { /* of all roles; each takes its own rows */
     bool locked, any_upgrade, is_not_fc;
     uint32_t engine_fd, line_fd, port, envd_port;
-    const char *listen, *engine_socket;
+    const char *listen, *engine_socket, *cwd;
 };
 static const struct option_row entrypoint_options[] = {
     {"--engine-fd", OPTION_NUMBER, offsetof(struct settings, engine_fd)},
@@ -58,6 +59,12 @@ static const struct option_row envd_options[] = {
     {"--port", OPTION_NUMBER, offsetof(struct settings, port)},
     {"-port", OPTION_NUMBER, offsetof(struct settings, port)},
     {"-isnotfc", OPTION_FLAG, offsetof(struct settings, is_not_fc)}, /* "no Firecracker": true */
+    {0}};
+
+static const struct option_row interpreter_options[] = {
+    {"--port", OPTION_NUMBER, offsetof(struct settings, port)},
+    {"--envd-port", OPTION_NUMBER, offsetof(struct settings, envd_port)},
+    {"--cwd", OPTION_TEXT, offsetof(struct settings, cwd)},
     {0}};
 
 static const struct option_row *find_option(const struct option_row *rows, struct abx_str name)
@@ -131,20 +138,31 @@ static bool guard_is_on(void)
 
 /* ---- what the gateway reads from the state page */
 
-static bool view_envd_running(void *arg)
+static bool is_running(const struct abx_state_page *page, const char *name)
 {
-    const struct abx_state_page *page = arg;
     for (uint32_t i = 0; i < page->service_count; i++)
-        if (strcmp(page->services[i].name, "envd") == 0)
+        if (strcmp(page->services[i].name, name) == 0)
             return atomic_load(&page->services[i].state) == ABX_SERVICE_RUNNING;
     return false;
+}
+
+static bool view_envd_running(void *arg)
+{
+    return is_running(arg, "envd");
+}
+
+static bool view_interpreter_running(void *arg)
+{
+    return is_running(arg, "interpreter");
 }
 
 static bool view_token_hash(void *arg, unsigned char ret[ABX_GATEWAY_HASH])
 {
     return abx_state_page_token(arg, ret);
 }
-_Static_assert((int)ABX_GATEWAY_HASH == (int)ABX_STATE_HASH, "one hash");
+_Static_assert((int)ABX_GATEWAY_HASH == (int)ABX_STATE_HASH &&
+                   (int)ABX_INTERPRETER_HASH == (int)ABX_STATE_HASH,
+               "one hash");
 
 static void view_describe(void *arg, struct abx_json_writer *w)
 {
@@ -181,6 +199,27 @@ static const char *other_envd(bool locked)
     return NULL;
 }
 
+/* Another interpreter, in the same way. The name of ours is what official images set. */
+static const char *other_interpreter(bool locked)
+{
+    const char *program = getenv(ABX_ENV_CI_BIN);
+    if (program == NULL || *program == '\0' || strcmp(program, ABX_GUEST_INTERPRETER) == 0)
+        return NULL;
+    if (!locked)
+        return program;
+    abx_log(ABX_LOG_WARN, "%s is passed over: the engine has its own interpreter", ABX_ENV_CI_BIN);
+    return NULL;
+}
+
+/* Unless the environment says, where there is a language to run. */
+static bool wants_interpreter(void)
+{
+    const char *enabled = getenv(ABX_ENV_CI_ENABLED), *path = getenv("PATH");
+    if (enabled != NULL && *enabled != '\0')
+        return strcmp(enabled, "true") == 0 || strcmp(enabled, "1") == 0;
+    return abx_interpreter_is_useful(path != NULL && *path != '\0' ? path : ABX_SANDBOX_PATH);
+}
+
 static int serve_other_envd(const char *program)
 {
     char port[8], name[] = "envd", option[] = "-port";
@@ -205,21 +244,49 @@ static int serve_envd(const struct abx_init_context *c)
     return abx_envd_main(&o);
 }
 
+static int serve_interpreter(const struct abx_init_context *c)
+{
+    const char *other = other_interpreter(c->locked);
+    if (other != NULL) {
+        char name[] = "sandbox-code-interpreter";
+        execv(other, (char *[]){name, NULL}); /* its port is in its environment */
+        abx_log(ABX_LOG_ERROR, "exec failed program=%s errno=%d", other, errno);
+        return 127;
+    }
+    int envd_fd = c->channel_fd;
+    if (other_envd(c->locked) != NULL)
+        abx_fd_close(&envd_fd); /* that one knows TCP only */
+    struct abx_interpreter_options o = {
+        .channel_fd = c->interpreter_fd,
+        .envd_fd = envd_fd,
+        .tcp_port = port_of(ABX_ENV_CI_PORT, ABX_PORT_INTERPRETER),
+        .envd_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
+        .loopback_guard = guard_is_on(),
+        .token_hash = view_token_hash,
+        .arg = c->page,
+    };
+    return abx_interpreter_main(&o);
+}
+
 static int serve_gateway(const struct abx_init_context *c)
 {
-    int channel_fd = c->channel_fd;
+    int channel_fd = c->channel_fd, interpreter_fd = c->interpreter_fd;
     if (other_envd(c->locked) != NULL)
         abx_fd_close(&channel_fd); /* that one knows TCP only */
+    if (!wants_interpreter() || other_interpreter(c->locked) != NULL)
+        abx_fd_close(&interpreter_fd);
     struct abx_gateway_options o = {
         .engine_fd = c->engine_fd,
         .tcp_fd = c->tcp_fd,
         .channel_fd = channel_fd,
+        .interpreter_fd = interpreter_fd,
         .own_port = port_of(ABX_ENV_ENTRYPOINT_PORT, ABX_PORT_GATEWAY),
         .envd_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
         .interpreter_port = port_of(ABX_ENV_CI_PORT, ABX_PORT_INTERPRETER),
         .locked = c->locked,
         .loopback_guard = guard_is_on(),
-        .view = {view_envd_running, view_token_hash, view_describe, c->page},
+        .view = {view_envd_running, view_interpreter_running, view_token_hash, view_describe,
+                 c->page},
     };
     return abx_gateway_main(&o);
 }
@@ -239,12 +306,35 @@ static const struct abx_init_service services[] = {
      .run = serve_envd,
      .needs = ABX_INIT_CHANNEL_IN | ABX_INIT_PROVISION,
      .kills_children = true},
+    {.name = "interpreter",
+     .run = serve_interpreter,
+     .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_INTERPRETER_IN,
+     .kills_children = true},
     {.name = "gateway",
      .run = serve_gateway,
-     .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_LISTENERS,
+     .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_INTERPRETER_OUT | ABX_INIT_LISTENERS,
      .gets_signals = true},
-    {.name = "command", .run = serve_command}, /* last: left out without ABX_RUN_CMD */
+    {.name = "command", .run = serve_command},
 };
+
+/* The rows that this sandbox has: their number. */
+static size_t choose_services(bool command, struct abx_init_service out[])
+{
+    const struct {
+        int (*run)(const struct abx_init_context *c);
+        bool is_wanted;
+    } optional[] = {{serve_interpreter, wants_interpreter()}, {serve_command, command}};
+    size_t count = 0;
+    for (size_t i = 0; i < ABX_COUNTOF(services); i++) {
+        bool is_wanted = true;
+        for (size_t k = 0; k < ABX_COUNTOF(optional); k++)
+            if (services[i].run == optional[k].run)
+                is_wanted = optional[k].is_wanted;
+        if (is_wanted)
+            out[count++] = services[i];
+    }
+    return count;
+}
 
 /* ---- roles */
 
@@ -293,10 +383,11 @@ static int run_entrypoint(int argc, char **argv)
     int tcp_fd = listen_tcp(NULL);
     if (tcp_fd < 0 && engine_fd < 0)
         return 1; /* nobody could reach us */
-    bool command = wants_command(argc, at);
+    struct abx_init_service chosen[ABX_COUNTOF(services)];
+    size_t count = choose_services(wants_command(argc, at), chosen);
     struct abx_init_options o = {
-        .services = services,
-        .service_count = ABX_COUNTOF(services) - (command ? 0 : 1),
+        .services = chosen,
+        .service_count = count,
         .engine_fd = engine_fd,
         .tcp_fd = tcp_fd,
         .locked = s.locked,
@@ -366,12 +457,28 @@ static int run_envd(int argc, char **argv)
     return abx_envd_main(&o);
 }
 
+static int run_interpreter(int argc, char **argv)
+{
+    struct settings s = {.port = port_of(ABX_ENV_CI_PORT, ABX_PORT_INTERPRETER)};
+    if (take_options(interpreter_options, argc, argv, &s) != argc || s.port > UINT16_MAX ||
+        s.envd_port > UINT16_MAX)
+        return EXIT_USAGE;
+    struct abx_interpreter_options o = {.channel_fd = -1,
+                                        .envd_fd = -1,
+                                        .tcp_port = (uint16_t)s.port,
+                                        .envd_port = (uint16_t)s.envd_port,
+                                        .loopback_guard = guard_is_on(),
+                                        .cwd = s.cwd};
+    return abx_interpreter_main(&o);
+}
+
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } roles[] = {{"entrypoint", run_entrypoint},
              {"gateway", run_gateway},
              {"envd", run_envd},
+             {"sandbox-code-interpreter", run_interpreter},
              {"step", run_step},
              {"agent-sandbox-server", abx_server_main}};
 

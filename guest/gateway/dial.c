@@ -1,7 +1,9 @@
-/* guest/gateway/dial.c: connections to upstreams: envd by PID 1's channel, ports on loopback.
+/* guest/gateway/dial.c: connections to upstreams: envd and interpreter by PID 1's channels,
+ * ports on loopback.
  *
- * A port may not listen yet: five tries within a second (control-plane.md 12.3). While PID 1 has no
- * envd running, or its channel is full, the dial waits up to two seconds (startup guard). */
+ * A port may not listen yet: five tries within a second (control-plane.md 12.3). While PID 1 has
+ * the daemon not running, or its channel is full, the dial waits up to two seconds (startup guard).
+ */
 #include "guest/gateway/gateway_priv.h"
 
 #include "lib/base/assert.h"
@@ -31,7 +33,8 @@ struct dial {
     struct abx_timer timer;
     struct attempt *attempt; /* under way; NULL: none */
     int64_t deadline_ms;
-    uint16_t port; /* 0: envd's channel */
+    const struct channel *channel; /* NULL: a port */
+    uint16_t port;
     size_t tries;
     size_t address; /* 0: 127.0.0.1, 1: ::1 */
     int fd;
@@ -179,16 +182,52 @@ static void try_address(struct dial *d)
         on_refused(d);
 }
 
-/* 0: sent; -EAGAIN: not now. */
-static int send_to_envd(struct dial *d)
+static bool envd_runs(const struct abx_gateway_view *v)
 {
-    const struct abx_gateway_options *o = &d->gateway->o;
-    if (o->view.envd_running != NULL && !o->view.envd_running(o->view.arg))
+    return v->envd_running == NULL || v->envd_running(v->arg);
+}
+
+static bool interpreter_runs(const struct abx_gateway_view *v)
+{
+    return v->interpreter_running == NULL || v->interpreter_running(v->arg);
+}
+
+static const struct channel {
+    const char *name;
+    size_t fd; /* offset in the options */
+    bool (*runs)(const struct abx_gateway_view *v);
+} channels[] = {
+    {"envd", offsetof(struct abx_gateway_options, channel_fd), envd_runs},
+    {"interpreter", offsetof(struct abx_gateway_options, interpreter_fd), interpreter_runs},
+};
+
+static int channel_fd(const struct abx__gateway *g, const struct channel *c)
+{
+    return *(const int *)(const void *)((const char *)&g->o + c->fd);
+}
+
+static const struct channel *find_channel(const struct abx__gateway *g, struct abx_str name)
+{
+    for (size_t i = 0; i < ABX_COUNTOF(channels); i++)
+        if (abx_str_is(name, channels[i].name) && channel_fd(g, &channels[i]) >= 0)
+            return &channels[i];
+    return NULL;
+}
+
+bool abx__gateway_has_channel(const struct abx__gateway *g, const char *name)
+{
+    return name != NULL && find_channel(g, abx_str(name)) != NULL;
+}
+
+/* 0: sent; -EAGAIN: not now. */
+static int send_by_channel(struct dial *d)
+{
+    if (!d->channel->runs(&d->gateway->o.view))
         return -EAGAIN;
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         return -errno;
-    ssize_t n = abx_fd_send(o->channel_fd, "c", 1, &pair[1], 1);
+    ssize_t n = abx_fd_send(channel_fd(d->gateway, d->channel), "c", 1, &pair[1], 1);
     close(pair[1]);
     if (n < 0) {
         close(pair[0]);
@@ -198,9 +237,9 @@ static int send_to_envd(struct dial *d)
     return 0;
 }
 
-static void try_envd(struct dial *d)
+static void try_channel(struct dial *d)
 {
-    int r = send_to_envd(d);
+    int r = send_by_channel(d);
     if (r == 0)
         finish(d, d->fd);
     else if (r == -EAGAIN && abx_time_mono_ms() < d->deadline_ms)
@@ -212,8 +251,8 @@ static void try_envd(struct dial *d)
 static void on_timer(struct abx_timer *t)
 {
     struct dial *d = t->owner;
-    if (d->port == 0) {
-        try_envd(d);
+    if (d->channel != NULL) {
+        try_channel(d);
     } else if (d->attempt != NULL) {
         finish(d, -ETIMEDOUT);
     } else {
@@ -230,7 +269,8 @@ void abx__gateway_connect(void *arg, struct abx_str target, struct abx_http_call
         return;
     }
     uint32_t port = 0;
-    if (!abx_str_is(target, "envd"))
+    d->channel = find_channel(g, target);
+    if (d->channel == NULL)
         abx_parse_u32(target, &port); /* written by us */
     d->gateway = g;
     d->call = call;
@@ -240,8 +280,8 @@ void abx__gateway_connect(void *arg, struct abx_str target, struct abx_http_call
     d->deadline_ms = abx_time_mono_ms() + GUARD_MS;
     abx_timer_init(&d->timer, &g->loop, on_timer, d);
     abx_list_push(&g->dials, &d->node);
-    if (d->port == 0)
-        try_envd(d);
+    if (d->channel != NULL)
+        try_channel(d);
     else
         try_address(d);
 }

@@ -24,6 +24,9 @@ _Static_assert(ABX_GATEWAY_HASH == crypto_hash_sha256_BYTES, "SHA-256");
 static const char *const user_drop[] = {"x-sandbox-port", "e2b-traffic-access-token", "x-api-key",
                                         NULL};
 static const char *const envd_drop[] = {"x-sandbox-port", NULL};
+/* It takes envd's token, to ask envd with it. */
+static const char *const interpreter_drop[] = {"x-sandbox-port", "e2b-traffic-access-token",
+                                               "x-api-key", NULL};
 
 /* One proxied request; lives in its arena. */
 struct passage {
@@ -49,7 +52,7 @@ static bool keep_header(void *arg, const struct abx_http_header *h)
 static void on_unreachable(struct abx_http_req *req, void *arg, const struct abx_error *err)
 {
     struct passage *p = arg;
-    if (p->route.dest == ABX_GATEWAY_ENVD && err->sys == EAGAIN)
+    if (p->route.dest != ABX_GATEWAY_PORT && err->sys == EAGAIN)
         abx__gateway_answer_starting(req);
     else if (err->sys == ECONNREFUSED)
         abx__gateway_answer_closed_port(p->gateway, req, p->route.port);
@@ -110,17 +113,28 @@ static void set_added(struct passage *p, const struct abx_http_head *head)
     ABX_ASSERT(n < ABX_COUNTOF(p->add)); /* zeroed: the next ends the list */
 }
 
+/* What a destination is sent, and PID 1's channel to it. */
+static const struct upstream {
+    const char *channel; /* NULL: ports only */
+    const char *const *drop;
+    bool (*keep)(void *arg, const struct abx_http_header *h);
+} upstreams[] = {
+    [ABX_GATEWAY_ENVD] = {"envd", envd_drop, NULL},
+    [ABX_GATEWAY_INTERPRETER] = {"interpreter", interpreter_drop, NULL},
+    [ABX_GATEWAY_PORT] = {NULL, user_drop, keep_header},
+};
+
 static void pass_on(struct abx__gateway *g, struct abx_http_req *req, struct passage *p)
 {
-    bool to_envd = p->route.dest == ABX_GATEWAY_ENVD;
+    const struct upstream *up = &upstreams[p->route.dest];
     set_added(p, req->head);
-    bool by_channel = to_envd && g->o.channel_fd >= 0;
     struct abx_http_proxy_options o = {
         .pool = g->pool,
-        .target = by_channel ? ABX_STR("envd")
-                             : abx_str(abx_arena_printf(req->arena, "%u", p->route.port)),
-        .drop = to_envd ? envd_drop : user_drop,
-        .keep = to_envd ? NULL : keep_header,
+        .target = abx__gateway_has_channel(g, up->channel)
+                      ? abx_str(up->channel)
+                      : abx_str(abx_arena_printf(req->arena, "%u", p->route.port)),
+        .drop = up->drop,
+        .keep = up->keep,
         .arg = p,
         .add = p->add,
         .any_upgrade = g->o.any_upgrade,
@@ -155,9 +169,7 @@ static void on_request(struct abx_http_req *req)
     case ABX_GATEWAY_STATE:
         abx__gateway_answer_state(g, req);
         return;
-    case ABX_GATEWAY_INTERPRETER: /* not part of this runtime yet: the port is closed, at once */
-        abx__gateway_answer_closed_port(g, req, p->route.port);
-        return;
+    case ABX_GATEWAY_INTERPRETER: /* without one of ours it is a port like any other */
     case ABX_GATEWAY_ENVD:
     case ABX_GATEWAY_PORT:
         pass_on(g, req, p);
@@ -234,6 +246,8 @@ int abx_gateway_main(const struct abx_gateway_options *o)
         .loopback_guard = o->loopback_guard,
         .via = ABX__GATEWAY_VIA,
     };
+    if (o->interpreter_fd == 0)
+        g->o.interpreter_fd = -1;
     abx_list_init(&g->dials);
     if (o->sandbox_id != NULL)
         snprintf(g->host, sizeof(g->host), "%s", o->sandbox_id);
@@ -251,5 +265,6 @@ int abx_gateway_main(const struct abx_gateway_options *o)
     abx_loop_run(&g->loop);
     abx_loop_done(&g->loop);
     abx_fd_close(&g->o.channel_fd);
+    abx_fd_close(&g->o.interpreter_fd);
     return 0;
 }

@@ -18,7 +18,9 @@ struct abx__gateway {
     char host[256];
 };
 
-/** The pool's connect: target "envd" or a port number. */
+/** Whether PID 1 made a channel of that name ("envd", "interpreter"; NULL: none). */
+bool abx__gateway_has_channel(const struct abx__gateway *g, const char *name);
+/** The pool's connect: the name of a channel or a port number. */
 void abx__gateway_connect(void *arg, struct abx_str target, struct abx_http_call *call);
 /** Ends the dials under way (-ECANCELED). */
 void abx__gateway_cancel_dials(struct abx__gateway *g);

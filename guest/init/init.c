@@ -75,6 +75,7 @@ static int setup(struct abx__init *in, const struct abx_init_options *o)
                              .count = o->service_count,
                              .signal_fd = -1,
                              .channel = {-1, -1},
+                             .interpreter = {-1, -1},
                              .init_pair = {-1, -1},
                              .provision_fd = -1,
                              .is_pid_one = getpid() == 1};
@@ -84,9 +85,10 @@ static int setup(struct abx__init *in, const struct abx_init_options *o)
     in->signal_fd = open_signals();
     if (in->signal_fd < 0)
         return in->signal_fd;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, in->channel) < 0 ||
-        socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, in->init_pair) < 0)
-        return -errno;
+    int *const pairs[] = {in->channel, in->interpreter, in->init_pair};
+    for (size_t i = 0; i < ABX_COUNTOF(pairs); i++)
+        if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pairs[i]) < 0)
+            return -errno;
     if (!in->is_pid_one && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return -errno;
     in->page->service_count = (uint32_t)o->service_count;
@@ -107,6 +109,7 @@ static void teardown(struct abx__init *in)
     abx_fd_close(&in->provision_fd);
     for (int i = 0; i < 2; i++) {
         abx_fd_close(&in->channel[i]);
+        abx_fd_close(&in->interpreter[i]);
         abx_fd_close(&in->init_pair[i]);
     }
     abx_state_page_free(in->page);

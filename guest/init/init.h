@@ -12,10 +12,11 @@
 /* What a service gets at each start. Descriptors are its own copies, closed with it. */
 struct abx_init_context {
     struct abx_state_page *page;
-    int engine_fd;    /* listening unix socket of the engine; -1: none */
-    int tcp_fd;       /* listening TCP socket of the gateway; -1: none */
-    int channel_fd;   /* this service's end of gateway->envd: SEQPACKET; each message carries one
-                       * connected stream socket */
+    int engine_fd;      /* listening unix socket of the engine; -1: none */
+    int tcp_fd;         /* listening TCP socket of the gateway; -1: none */
+    int channel_fd;     /* this service's end of gateway->envd: SEQPACKET; each message carries one
+                         * connected stream socket */
+    int interpreter_fd; /* the same of gateway->interpreter */
     int init_fd;      /* envd's end of envd->init: SEQPACKET; a message, SHA-256 of the token or one
                        * zero byte, carries the sealed memfd of the new state */
     int provision_fd; /* the last sealed memfd, read from offset 0; -1: never provisioned */
@@ -25,9 +26,11 @@ struct abx_init_context {
 
 enum abx_init_needs { /* which descriptors a service gets */
                       ABX_INIT_LISTENERS = 1,
-                      ABX_INIT_CHANNEL_OUT = 2, /* the gateway's end */
-                      ABX_INIT_CHANNEL_IN = 4,  /* envd's end */
-                      ABX_INIT_PROVISION = 8,   /* init_fd and provision_fd */
+                      ABX_INIT_CHANNEL_OUT = 2,      /* the end of those who call envd */
+                      ABX_INIT_CHANNEL_IN = 4,       /* envd's end */
+                      ABX_INIT_PROVISION = 8,        /* init_fd and provision_fd */
+                      ABX_INIT_INTERPRETER_OUT = 16, /* the gateway's end */
+                      ABX_INIT_INTERPRETER_IN = 32,  /* the interpreter's end */
 };
 struct abx_init_service {
     const char *name; /* comm and argv[0] */

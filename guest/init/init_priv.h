@@ -18,8 +18,9 @@ struct abx__init {
     struct abx__service services[ABX_STATE_SERVICES_MAX];
     size_t count;
     int signal_fd;
-    int channel[2];   /* gateway's end, envd's end */
-    int init_pair[2]; /* ours, envd's */
+    int channel[2];     /* callers' end, envd's end */
+    int interpreter[2]; /* gateway's end, interpreter's end */
+    int init_pair[2];   /* ours, envd's */
     int provision_fd;
     int64_t kill_orphans_until_ms;
     bool is_pid_one;

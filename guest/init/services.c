@@ -74,6 +74,8 @@ static size_t collect_fds(const struct abx__init *in, const struct abx_init_serv
         {ABX_INIT_LISTENERS, in->o->tcp_fd, &c->tcp_fd},
         {ABX_INIT_CHANNEL_OUT, in->channel[0], &c->channel_fd},
         {ABX_INIT_CHANNEL_IN, in->channel[1], &c->channel_fd},
+        {ABX_INIT_INTERPRETER_OUT, in->interpreter[0], &c->interpreter_fd},
+        {ABX_INIT_INTERPRETER_IN, in->interpreter[1], &c->interpreter_fd},
         {ABX_INIT_PROVISION, in->init_pair[1], &c->init_fd},
         {ABX_INIT_PROVISION, in->provision_fd, &c->provision_fd},
     };
@@ -94,6 +96,7 @@ void abx__service_start(struct abx__init *in, struct abx__service *s)
                                       .engine_fd = -1,
                                       .tcp_fd = -1,
                                       .channel_fd = -1,
+                                      .interpreter_fd = -1,
                                       .init_fd = -1,
                                       .provision_fd = -1,
                                       .locked = in->o->locked,

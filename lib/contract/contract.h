@@ -24,6 +24,7 @@
 /* paths */
 #define ABX_GUEST_DIR "/.fce2b" /* the guest runtime */
 #define ABX_GUEST_ENTRYPOINT "/.fce2b/entrypoint" /* PID 1 */
+#define ABX_GUEST_INTERPRETER "/.fce2b/sandbox-code-interpreter" /* the code interpreter */
 #define ABX_GUEST_STEP "/.fce2b/step" /* PID 1 of a build step */
 #define ABX_GUEST_PROFILE "/etc/profile.d/fce2b.sh" /* environment of login shells */
 #define ABX_SERVER_POLICY_PATH "/etc/agent-sandbox/server-policy.json" /* policy that agent-sandbox-server loads by itself */

@@ -14,6 +14,7 @@ export const USER_ID = 1000 // its uid and gid
 export const USER_HOME = "/home/user" // its home and default working directory
 export const GUEST_DIR = "/.fce2b" // the guest runtime
 export const GUEST_ENTRYPOINT = "/.fce2b/entrypoint" // PID 1
+export const GUEST_INTERPRETER = "/.fce2b/sandbox-code-interpreter" // the code interpreter
 export const GUEST_STEP = "/.fce2b/step" // PID 1 of a build step
 export const GUEST_PROFILE = "/etc/profile.d/fce2b.sh" // environment of login shells
 export const SERVER_POLICY_PATH = "/etc/agent-sandbox/server-policy.json" // policy that agent-sandbox-server loads by itself

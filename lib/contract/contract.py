@@ -15,6 +15,7 @@ USER_ID = 1000  # its uid and gid
 USER_HOME = '/home/user'  # its home and default working directory
 GUEST_DIR = '/.fce2b'  # the guest runtime
 GUEST_ENTRYPOINT = '/.fce2b/entrypoint'  # PID 1
+GUEST_INTERPRETER = '/.fce2b/sandbox-code-interpreter'  # the code interpreter
 GUEST_STEP = '/.fce2b/step'  # PID 1 of a build step
 GUEST_PROFILE = '/etc/profile.d/fce2b.sh'  # environment of login shells
 SERVER_POLICY_PATH = '/etc/agent-sandbox/server-policy.json'  # policy that agent-sandbox-server loads by itself

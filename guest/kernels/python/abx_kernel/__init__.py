@@ -1,0 +1,1 @@
+"""The Python kernel of the code interpreter."""

@@ -1,0 +1,96 @@
+"""The shell where IPython is installed: its magics, its display system, its tracebacks."""
+import os
+import warnings
+
+import IPython
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.formatters import BaseFormatter
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type, Unicode
+from traitlets.config import Config
+
+from abx_kernel import hooks, rich
+
+
+class Hook(DisplayHook):
+    """The value of a cell's last expression."""
+
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, format_dict, md_dict=None):
+        rich.send_result(format_dict, True)
+
+    def finish_displayhook(self):
+        self._is_active = False
+
+
+class Publisher(DisplayPublisher):
+    """display(); updates of earlier displays and clear_output have no place in a stream of results."""
+
+    def publish(self, data, metadata=None, *_source, update=False, **_options):
+        if not update:
+            rich.send_result(data, False)
+
+    def clear_output(self, wait=False):
+        pass
+
+
+class ObjectFormatter(BaseFormatter):
+    """A formatter whose values are JSON objects."""
+    _return_type = (dict, list)
+
+
+class DataFormatter(ObjectFormatter):
+    format_type = Unicode("e2b/data")
+    print_method = "_repr_e2b_data_"
+
+
+class ChartFormatter(ObjectFormatter):
+    format_type = Unicode("e2b/chart")
+    print_method = "_repr_e2b_chart_"
+
+
+class Shell(InteractiveShell):
+    displayhook_class = Type(Hook)
+    display_pub_class = Type(Publisher)
+
+    def run(self, code, count):
+        self.execution_count = count
+        self.run_cell(code, store_history=True)
+
+    def _showtraceback(self, etype, evalue, stb):
+        rich.send_error(etype.__name__, str(evalue), "".join(stb))
+
+    def enable_gui(self, gui=None):
+        """No event loop of a toolkit runs here."""
+
+    def ask_exit(self):
+        raise SystemExit("the context stays; restart or remove it from outside")
+
+
+def add_formatters(shell):
+    formatters = shell.display_formatter.formatters
+    data, chart = DataFormatter(parent=shell.display_formatter), ChartFormatter(parent=shell.display_formatter)
+    formatters["e2b/data"], formatters["e2b/chart"] = data, chart
+    for formatter in (data, chart):
+        formatter.enabled = True
+    data.for_type_by_name("pandas", "DataFrame", rich.table_data)  # from pandas 3 on
+    data.for_type_by_name("pandas.core.frame", "DataFrame", rich.table_data)
+    chart.for_type_by_name("matplotlib.figure", "Figure", rich.figure_chart)
+    for kind in (dict, list):
+        formatters["application/json"].for_type(kind, rich.clean)
+
+
+def make_shell():
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor" if IPython.version_info[0] < 9 else "nocolor"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shell = Shell.instance(config=config)
+    add_formatters(shell)
+    hooks.show_images(lambda image: IPython.display.display(image))
+    return shell
