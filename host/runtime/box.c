@@ -521,7 +521,7 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req, i
         drop(b);
         return;
     }
-    if (abx__pool_take(w, &shim, &b->failure) < 0) {
+    if (abx__pool_take(w, &req->spec, &shim, &b->failure) < 0) {
         step_remove(b);
         return;
     }

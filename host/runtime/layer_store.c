@@ -273,6 +273,7 @@ void abx__store_gc(struct abx__worker *w, const struct abx__rt_request *req, con
     }
     s->w = w;
     s->tag = req->tag;
+    abx__pool_forget_layers(w);
     abx_map_init(&s->kept, 64 * 1024);
     for (uint32_t i = 0; i < req->keep_count; i++) {
         struct abx_digest d;

@@ -1,11 +1,13 @@
 /* host/runtime/ops.c: the records that make a sandbox, of the template `host` or of an image's
- * layers, or of a build step (security S50, S54).
- * One table per stage; the shim executes them in this order. */
+ * layers, or of a build step (security S50, S54). What all of them have is staged ahead of need, in
+ * the root itself where that is known; the rest follows with the request. The shim executes each
+ * list in its order. */
 #include "host/runtime/runtime_priv.h"
 
 #include "lib/contract/contract.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "lib/base/banned.h"
 
@@ -24,11 +26,24 @@ struct row {
 
 /* volatile: without it the end of each sandbox writes back all of the machine's file system. A
  * sandbox does not outlive the machine, and who keeps its upper syncs it himself. */
-static const struct row before[] = {
+static const struct row root[] = {
     {ABX_SHIM_ROOT, 0, 0, NULL,
      "redirect_dir=nofollow,metacopy=off,index=off,xino=off,userxattr,volatile"},
 };
-static const struct row after[] = {
+static const struct row moves[] = {
+    {ABX_SHIM_MOVE, 0, 0, "/proc", NULL},
+    {ABX_SHIM_MOVE, 0, 0, "/sys", NULL},
+    {ABX_SHIM_MOVE, 0, 0, "/dev", NULL},
+};
+static const struct row stage_folders[] = {
+    {ABX_SHIM_DIR, 0, 0755, "/proc", NULL},
+    {ABX_SHIM_DIR, 0, 0755, "/sys", NULL},
+    {ABX_SHIM_DIR, 0, 0755, "/dev", NULL},
+};
+static const struct row proc[] = {
+    {ABX_SHIM_PROC, 0, 0, "/proc", NULL},
+};
+static const struct row stage[] = {
     {ABX_SHIM_SYSFS, 0, 0, "/sys", NULL},
     {ABX_SHIM_TMPFS, QUIET, 0, "/dev", "mode=0755,size=64k,nr_inodes=64"},
     {ABX_SHIM_FILE, 0, 0666, "/dev/null", NULL},
@@ -71,11 +86,6 @@ static const struct row after[] = {
     {ABX_SHIM_MASK, OPT, 0, "/proc/kmsg", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/sysrq-trigger", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/proc/interrupts", NULL},
-    {ABX_SHIM_CGROUP_NS, 0, 0, NULL, NULL},
-    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_cgroup_namespaces", "0"},
-    /* Each cloned tree is a mount namespace for a moment: no bind after this. */
-    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
-    {ABX_SHIM_READONLY, 0, 0, "/proc/sys", NULL},
     {ABX_SHIM_READONLY, OPT, 0, "/proc/bus", NULL},
     {ABX_SHIM_READONLY, OPT, 0, "/proc/fs", NULL},
     {ABX_SHIM_READONLY, OPT, 0, "/proc/irq", NULL},
@@ -85,6 +95,13 @@ static const struct row after[] = {
     {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/tracing", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/sys/kernel/security", NULL},
     {ABX_SHIM_MASK, OPT, 0, "/sys/devices/virtual/powercap", NULL},
+    {ABX_SHIM_CGROUP_NS, 0, 0, NULL, NULL},
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_cgroup_namespaces", "0"},
+    /* Each cloned tree is a mount namespace for a moment: no bind after this. */
+    {ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_mnt_namespaces", "0"},
+    {ABX_SHIM_READONLY, 0, 0, "/proc/sys", NULL},
+};
+static const struct row environment[] = {
     {ABX_SHIM_ENV, 0, 0, "PATH=" ABX_SANDBOX_PATH, NULL},
     {ABX_SHIM_ENV, 0, 0, "LANG=C.UTF-8", NULL},
 };
@@ -145,7 +162,73 @@ static void put_maps(const struct abx__worker *w, uint32_t slot, struct abx_buf 
     put(out, (struct row){ABX_SHIM_MAP_GID, .a = text});
 }
 
-void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf *out)
+/* The host's system folder number @index; false beyond the last. @at: "" for one that is not there,
+ * or that the template's layer has as a link. */
+static bool host_folder(const struct abx__worker *w, size_t index, char at[32])
+{
+    at[0] = 0;
+    if (abx__host_dirs[index] == NULL)
+        return false;
+    if (w->layers.exists[index] && !w->layers.is_link[index])
+        snprintf(at, 32, "/%s", abx__host_dirs[index]);
+    return true;
+}
+
+static void stage_folder(struct abx_buf *out, const char *path, bool in_root)
+{
+    if (!in_root)
+        put(out, (struct row){ABX_SHIM_DIR, 0, 0755, path, NULL});
+    put(out, (struct row){ABX_SHIM_BIND, SYSTEM, 0, path, path});
+}
+
+static bool has_opt(void)
+{
+    return access("/opt", F_OK) == 0;
+}
+
+/* Those of the template `host`; a sandbox of an image leaves them behind in the stage. */
+static void stage_host_folders(const struct abx__worker *w, const struct abx_sandbox_spec *known,
+                               struct abx_buf *out)
+{
+    char path[32];
+    bool in_root = known != NULL;
+    stage_folder(out, "/usr", in_root);
+    for (size_t i = 0; host_folder(w, i, path); i++)
+        if (path[0] != 0)
+            stage_folder(out, path, in_root);
+    if (has_opt() && (!in_root || known->host_opt))
+        stage_folder(out, "/opt", in_root);
+}
+
+static void put_stage(const struct abx__worker *w, const struct abx_sandbox_spec *known,
+                      struct abx_buf *out)
+{
+    bool single = w->ids.level == ABX__IDS_SHARED;
+    char gids[16];
+    if (known != NULL)
+        put_rows(out, root, ABX_COUNTOF(root));
+    else
+        put_rows(out, stage_folders, ABX_COUNTOF(stage_folders));
+    if (known == NULL || known->layer_count == 0)
+        stage_host_folders(w, known, out);
+    put_rows(out, proc, ABX_COUNTOF(proc));
+    snprintf(gids, sizeof(gids), "%d %d", single ? ABX_USER_ID : 0, single ? ABX_USER_ID : 65535);
+    put(out, (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ping_group_range", gids});
+    /* Rootless sandboxes share the counters of the one uid that made them: less for each (S55). */
+    const char *instances = w->ids.level == ABX__IDS_PRIVATE ? "128" : "48";
+    put(out,
+        (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_inotify_instances", instances});
+    put_rows(out, stage, ABX_COUNTOF(stage));
+    /* ids that the map does not hold can not be named: gid 5, and the whole range for ping */
+    put(out, (struct row){ABX_SHIM_DEVPTS, 0, 0, "/dev/pts",
+                          single ? "newinstance,ptmxmode=0666,mode=0600"
+                                 : "newinstance,ptmxmode=0666,mode=0620,gid=5"});
+    if (known != NULL && w->options.guest_libs != NULL)
+        put(out, sanitized[0]);
+}
+
+void abx__ops_prepare(const struct abx__worker *w, uint32_t slot,
+                      const struct abx_sandbox_spec *known, struct abx_buf *out)
 {
     put_maps(w, slot, out);
     for (int i = 0; i < ABX__CG__COUNT; i++) {
@@ -153,6 +236,7 @@ void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf
         if (abx__cgroups_folder(&w->cgroups, (enum abx__cgroup_kind)i, slot, path))
             put(out, (struct row){ABX_SHIM_JOIN, .a = path});
     }
+    put_stage(w, known, out);
 }
 
 static void put_limits(const struct abx__ops_spec *o, struct abx_buf *out)
@@ -164,18 +248,15 @@ static void put_limits(const struct abx__ops_spec *o, struct abx_buf *out)
             put(out, (struct row){ABX_SHIM_LIMIT, k.is_optional ? OPT : 0, 0, k.path, k.text});
 }
 
-static void put_host_dirs(const struct abx__ops_spec *o, struct abx_buf *out)
+static void put_host_folders(const struct abx__ops_spec *o, struct abx_buf *out)
 {
-    put(out, (struct row){ABX_SHIM_BIND, SYSTEM, 0, "/usr", "/usr"});
-    for (size_t i = 0; abx__host_dirs[i] != NULL; i++) {
-        char path[32];
-        if (!o->w->layers.exists[i] || o->w->layers.is_link[i])
-            continue;
-        snprintf(path, sizeof(path), "/%s", abx__host_dirs[i]);
-        put(out, (struct row){ABX_SHIM_BIND, SYSTEM, 0, path, path});
-    }
-    if (o->spec->host_opt)
-        put(out, (struct row){ABX_SHIM_BIND, SYSTEM | OPT, 0, "/opt", "/opt"});
+    char path[32];
+    put(out, (struct row){ABX_SHIM_MOVE, .a = "/usr"});
+    for (size_t i = 0; host_folder(o->w, i, path); i++)
+        if (path[0] != 0)
+            put(out, (struct row){ABX_SHIM_MOVE, .a = path});
+    if (o->spec->host_opt && has_opt())
+        put(out, (struct row){ABX_SHIM_MOVE, .a = "/opt"});
 }
 
 void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out)
@@ -185,22 +266,13 @@ void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out)
     char env[64];
     put_limits(o, out);
     put(out, (struct row){ABX_SHIM_HOSTNAME, .a = o->spec->is_step ? "build" : o->spec->id});
-    put_rows(out, before, ABX_COUNTOF(before));
-    if (is_host)
-        put_host_dirs(o, out);
-    put(out, (struct row){ABX_SHIM_PROC, .a = "/proc"});
-    char gids[16];
-    snprintf(gids, sizeof(gids), "%d %d", single ? ABX_USER_ID : 0, single ? ABX_USER_ID : 65535);
-    put(out, (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/net/ipv4/ping_group_range", gids});
-    /* Rootless sandboxes share the counters of the one uid that made them: less for each (S55). */
-    const char *instances = o->w->ids.level == ABX__IDS_PRIVATE ? "128" : "48";
-    put(out,
-        (struct row){ABX_SHIM_WRITE, OPT, 0, "/proc/sys/user/max_inotify_instances", instances});
-    put_rows(out, after, ABX_COUNTOF(after));
-    /* ids that the map does not hold can not be named: gid 5, and the whole range for ping */
-    put(out, (struct row){ABX_SHIM_DEVPTS, 0, 0, "/dev/pts",
-                          single ? "newinstance,ptmxmode=0666,mode=0600"
-                                 : "newinstance,ptmxmode=0666,mode=0620,gid=5"});
+    if (!o->is_rooted) {
+        put_rows(out, root, ABX_COUNTOF(root));
+        put_rows(out, moves, ABX_COUNTOF(moves));
+        if (is_host)
+            put_host_folders(o, out);
+    }
+    put_rows(out, environment, ABX_COUNTOF(environment));
     if (o->spec->is_step)
         put_rows(out, step_args, ABX_COUNTOF(step_args));
     else
@@ -208,6 +280,8 @@ void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out)
     snprintf(env, sizeof(env), "HOSTNAME=%s", o->spec->is_step ? "build" : o->spec->id);
     put(out, (struct row){ABX_SHIM_ENV, .a = env});
     put(out, (struct row){ABX_SHIM_ENV, .a = single ? "HOME=" ABX_USER_HOME : "HOME=/root"});
-    if (o->w->options.guest_libs != NULL)
-        put_rows(out, sanitized, ABX_COUNTOF(sanitized));
+    if (o->w->options.guest_libs != NULL) {
+        size_t done = o->is_rooted ? 1 : 0;
+        put_rows(out, sanitized + done, ABX_COUNTOF(sanitized) - done);
+    }
 }

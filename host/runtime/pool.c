@@ -6,6 +6,7 @@
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
+#include "lib/contract/contract.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,16 @@
 
 #include "lib/base/banned.h"
 
-enum { POOL_SIZE = 2, REMOVE_RETRY_MS = 5, REMOVE_RETRIES = 4000, PATIENCE = 1000 };
+enum {
+    PLAIN_SIZE = 3,
+    ROOTED_SIZE = 4,
+    FOLDERS_SIZE = 2, /* besides those of the rooted ones */
+    POOL_LOW = 2,     /* with fewer left a pause is not waited for */
+    POOL_PAUSE_MS = 25,
+    REMOVE_RETRY_MS = 5,
+    REMOVE_RETRIES = 4000,
+    PATIENCE = 1000
+};
 
 struct warm {
     struct abx_list node;
@@ -108,23 +118,41 @@ static int spawn_shim(struct abx__worker *w, int control_fd, int lock_fd, pid_t 
     return 0;
 }
 
-static int send_prepare(struct abx__worker *w, const struct abx__started *s, struct abx_error *err)
+/* The descriptors of a root that is made ahead, in their order. */
+static uint32_t root_fds(const struct abx__folder *f, const struct abx__lowers *l,
+                         int fds[ABX_SHIM_FD_MAX])
 {
-    bool is_private = w->ids.level == ABX__IDS_PRIVATE;
+    fds[0] = f->fs;
+    fds[1] = f->extra >= 0 ? f->extra : f->fs;
+    memcpy(fds + 2, l->fds, l->count * sizeof(int));
+    return 2 + l->count;
+}
+
+/* @lowers: of a sandbox like w->likely, whose root is made in the folder of @s; NULL: none. */
+static int send_prepare(struct abx__worker *w, const struct abx__started *s,
+                        const struct abx__lowers *lowers, struct abx_error *err)
+{
+    bool is_private = w->ids.level == ABX__IDS_PRIVATE, single = w->ids.level == ABX__IDS_SHARED;
     struct abx_shim_prepare head = {
         .magic = ABX_SHIM_MAGIC,
         .creator_uid = is_private ? ABX__IDS_CREATORS + s->slot : 0,
+        .uid = single ? ABX_USER_ID : 0,
+        .gid = single ? ABX_USER_ID : 0,
+        .lower_count = lowers != NULL ? lowers->count : 0,
+        .flags = s->folder.extra >= 0 ? ABX_SHIM_HAS_EXTRA : 0,
         .storage_base = is_private ? ABX__IDS_STORAGE : 0,
         .private_base = is_private ? ABX__IDS_PRIVATE_BASE + s->slot * ABX__IDS_RANGE : 0};
     ABX_AUTO_BUF message;
     abx_buf_init(&message, sizeof(head) + ABX_SHIM_PREPARE_MAX);
     abx_buf_put(&message, &head, sizeof(head));
-    abx__ops_prepare(w, s->slot, &message);
+    abx__ops_prepare(w, s->slot, lowers != NULL ? &w->likely : NULL, &message);
     if (abx_buf_failed(&message))
         return abx_err_set(err, ABX_INTERNAL, "the list of operations is too long");
     head.op_bytes = (uint32_t)(message.len - sizeof(head));
     memcpy(message.ptr, &head, sizeof(head));
-    ssize_t n = abx_fd_send(s->control_fd, message.ptr, message.len, NULL, 0);
+    int fds[ABX_SHIM_FD_MAX];
+    uint32_t fd_count = lowers != NULL ? root_fds(&s->folder, lowers, fds) : 0;
+    ssize_t n = abx_fd_send(s->control_fd, message.ptr, message.len, fds, fd_count);
     return n < 0 ? abx_err_sys(err, (int)n, "prepare a shim") : 0;
 }
 
@@ -162,9 +190,12 @@ void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken)
     *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
 }
 
-static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_error *err)
+/* Where @lowers are given ret->folder is there, and is the caller's when this fails. */
+static int prepare(struct abx__worker *w, const struct abx__lowers *lowers,
+                   struct abx__started *ret, struct abx_error *err)
 {
     int ends[2];
+    ret->is_rooted = lowers != NULL;
     ABX_AUTO_FD lock_fd = -1;
     if (take_slot(w, &ret->slot, &lock_fd, err) < 0)
         return -1;
@@ -175,7 +206,8 @@ static int prepare(struct abx__worker *w, struct abx__started *ret, struct abx_e
     ret->control_fd = ends[0];
     ret->shim_pid = 0;
     ABX_AUTO_FD theirs = ends[1];
-    if (spawn_shim(w, theirs, lock_fd, &ret->shim_pid, err) == 0 && send_prepare(w, ret, err) == 0)
+    if (spawn_shim(w, theirs, lock_fd, &ret->shim_pid, err) == 0 &&
+        send_prepare(w, ret, lowers, err) == 0)
         return 0;
     abx_fd_close(&ret->control_fd);
     abx__slot_end(w, ret->slot, ret->shim_pid, false);
@@ -234,54 +266,181 @@ void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is
 }
 
 /* ---- the pool ---- */
+static bool are_alike(const struct abx_sandbox_spec *a, const struct abx_sandbox_spec *b)
+{
+    return a->layer_count == b->layer_count && a->host_opt == b->host_opt && !a->is_step &&
+           !b->is_step &&
+           memcmp(a->layers, b->layers, a->layer_count * sizeof(a->layers[0])) == 0;
+}
+
+static int *count_of(struct abx__worker *w, const struct warm *p)
+{
+    return p->shim.is_rooted ? &w->rooted_count : &w->plain_count;
+}
+
+static void drop_folder(struct abx__worker *w, struct abx__started *s)
+{
+    if (s->is_rooted)
+        abx__folder_drop(w, &s->folder);
+}
+
+/* Takes it out of the pool; the caller frees it. */
+static void unlist(struct abx__worker *w, struct warm *p)
+{
+    abx_list_remove(&p->node);
+    --*count_of(w, p);
+}
+
+static void end_warm(struct abx__worker *w, struct warm *p)
+{
+    unlist(w, p);
+    abx_fd_close(&p->shim.control_fd);
+    abx__slot_end(w, p->shim.slot, p->shim.shim_pid, false);
+    drop_folder(w, &p->shim);
+    free(p);
+}
+
+static int add_plain(struct abx__worker *w, struct warm *p, struct abx_error *err)
+{
+    p->shim.folder = (struct abx__folder)ABX__FOLDER_NONE;
+    return prepare(w, NULL, &p->shim, err);
+}
+
+static int add_rooted(struct abx__worker *w, struct warm *p, struct abx_error *err)
+{
+    struct abx__lowers lowers = {0};
+    if (abx__lowers_open(w, &w->likely, &lowers, err) < 0)
+        return -1;
+    int r = abx__folder_take(w, false, &p->shim.folder);
+    if (r < 0) {
+        abx_err_sys(err, r, "sandbox folder");
+    } else {
+        r = prepare(w, &lowers, &p->shim, err);
+        if (r < 0)
+            drop_folder(w, &p->shim);
+    }
+    abx__lowers_close(&lowers);
+    return r;
+}
+
+static int add(struct abx__worker *w, int (*fn)(struct abx__worker *, struct warm *,
+                                                struct abx_error *))
+{
+    struct abx_error err; /* the next create tells why */
+    struct warm *p = calloc(1, sizeof(*p));
+    if (p == NULL || fn(w, p, &err) < 0) {
+        free(p);
+        return -1;
+    }
+    abx_list_push(&w->warm, &p->node);
+    ++*count_of(w, p);
+    return 0;
+}
+
+static void fill(struct abx__worker *w)
+{
+    if (w->closing)
+        return;
+    while (w->rooted_count < ROOTED_SIZE && w->folder_count > 0 && add(w, add_rooted) == 0)
+        ;
+    while (w->plain_count < PLAIN_SIZE && add(w, add_plain) == 0)
+        ;
+    abx__folders_fill(w, FOLDERS_SIZE + ROOTED_SIZE - w->rooted_count);
+}
+
 static void on_fill(struct abx_defer *d)
 {
-    struct abx__worker *w = d->owner;
-    struct abx_error err;
-    while (!w->closing && w->warm_count < POOL_SIZE) {
-        struct warm *p = calloc(1, sizeof(*p));
-        if (p == NULL || prepare(w, &p->shim, &err) < 0) {
-            free(p); /* the next create tells why */
-            return;
-        }
-        abx_list_push(&w->warm, &p->node);
-        w->warm_count++;
-    }
+    fill(d->owner);
+}
+
+static void on_fill_later(struct abx_timer *t)
+{
+    fill(t->owner);
+}
+
+void abx__pool_init(struct abx__worker *w)
+{
+    abx_timer_init(&w->fill_later, &w->loop, on_fill_later, w);
+    abx_timer_unref(&w->fill_later);
 }
 
 void abx__pool_fill(struct abx__worker *w)
 {
-    abx_defer_start(&w->fill, &w->loop, on_fill, w);
+    if (w->plain_count < POOL_LOW || w->rooted_count < POOL_LOW)
+        abx_defer_start(&w->fill, &w->loop, on_fill, w);
+    else if (!w->closing)
+        abx_timer_start(&w->fill_later, POOL_PAUSE_MS, 0);
 }
 
-int abx__pool_take(struct abx__worker *w, struct abx__started *ret, struct abx_error *err)
+static void forget_roots(struct abx__worker *w)
 {
     struct warm *p;
-    while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL) {
-        char byte;
-        abx_list_remove(&p->node);
-        w->warm_count--;
-        *ret = p->shim;
-        free(p);
-        /* It says nothing unless it failed or is gone. */
-        ssize_t n = recv(ret->control_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-        if (n < 0 && errno == EAGAIN)
-            return 0;
-        abx_fd_close(&ret->control_fd);
-        abx__slot_end(w, ret->slot, ret->shim_pid, false);
+    abx_list_foreach(p, &w->warm, struct warm, node)
+    {
+        if (p->shim.is_rooted)
+            end_warm(w, p);
     }
-    return prepare(w, ret, err);
+}
+
+void abx__pool_forget_layers(struct abx__worker *w)
+{
+    if (w->likely.layer_count > 0)
+        forget_roots(w);
+    w->likely = w->last = (struct abx_sandbox_spec){0};
+}
+
+/* One that is used once is not what the next will be. */
+static void learn(struct abx__worker *w, const struct abx_sandbox_spec *spec)
+{
+    if (!spec->is_step && are_alike(spec, &w->last) && !are_alike(spec, &w->likely)) {
+        w->likely = *spec;
+        forget_roots(w);
+    }
+    if (!spec->is_step)
+        w->last = *spec;
+}
+
+static struct warm *pick(struct abx__worker *w, bool rooted)
+{
+    struct warm *p;
+    abx_list_foreach(p, &w->warm, struct warm, node)
+    {
+        if (p->shim.is_rooted == rooted)
+            return p;
+    }
+    return NULL;
+}
+
+int abx__pool_take(struct abx__worker *w, const struct abx_sandbox_spec *spec,
+                   struct abx__started *ret, struct abx_error *err)
+{
+    struct warm *p;
+    bool may_be_rooted = are_alike(spec, &w->likely);
+    learn(w, spec);
+    while ((may_be_rooted && (p = pick(w, true)) != NULL) || (p = pick(w, false)) != NULL) {
+        struct abx_shim_reply why = {0};
+        /* It says nothing unless it failed or is gone. */
+        ssize_t n = recv(p->shim.control_fd, &why, sizeof(why), MSG_DONTWAIT);
+        if (n < 0 && errno == EAGAIN) {
+            unlist(w, p);
+            *ret = p->shim;
+            free(p);
+            return 0;
+        }
+        abx_log(ABX_LOG_WARN, "prepared shim failed rooted=%d errno=%d step=\"%.*s\"",
+                (int)p->shim.is_rooted, (int)why.error, (int)sizeof(why.step), why.step);
+        end_warm(w, p);
+    }
+    *ret = (struct abx__started){.folder = ABX__FOLDER_NONE};
+    return prepare(w, NULL, ret, err);
 }
 
 void abx__pool_close(struct abx__worker *w)
 {
     struct warm *p;
     abx_defer_cancel(&w->fill);
-    while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL) {
-        abx_list_remove(&p->node);
-        w->warm_count--;
-        abx_fd_close(&p->shim.control_fd);
-        abx__slot_end(w, p->shim.slot, p->shim.shim_pid, false);
-        free(p);
-    }
+    abx_timer_close(&w->fill_later, NULL);
+    abx__folders_close(w);
+    while ((p = abx_list_first(&w->warm, struct warm, node)) != NULL)
+        end_warm(w, p);
 }

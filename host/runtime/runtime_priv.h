@@ -153,9 +153,12 @@ struct abx__ops_spec {
     const struct abx__worker *w;
     const struct abx_sandbox_spec *spec;
     uint32_t slot;
+    bool is_rooted; /* its root was made ahead */
 };
-/** Appends the records of the first message: id maps and cgroups of @slot. */
-void abx__ops_prepare(const struct abx__worker *w, uint32_t slot, struct abx_buf *out);
+/** Appends the records of the first message: id maps and cgroups of @slot, and the stage; in the
+ *  root of a sandbox like @known where that is not NULL. */
+void abx__ops_prepare(const struct abx__worker *w, uint32_t slot,
+                      const struct abx_sandbox_spec *known, struct abx_buf *out);
 void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out);
 
 /** @line_fd: of a step, taken; -1 for a sandbox. */
@@ -169,15 +172,63 @@ void abx__box_destroy(struct abx__worker *w, const char *id, uint64_t tag);
  *  under its shim and is only forgotten here. */
 void abx__box_let_go(struct abx__box *b);
 
+/* ---- the folders of the sandboxes, made ahead of need too ---- */
+struct abx__folder {
+    struct abx_list node; /* of the spare ones */
+    char name[24];        /* until it is claimed */
+    bool is_step;         /* has no gateway and an empty upper */
+    int dir, run, fs, extra, record, hostname, hosts;
+    int gateway, listen, log; /* bound sockets, console.log */
+};
+#define ABX__FOLDER_NONE                                                                           \
+    {                                                                                              \
+        .dir = -1, .run = -1, .fs = -1, .extra = -1, .record = -1, .hostname = -1, .hosts = -1,    \
+        .gateway = -1, .listen = -1, .log = -1                                                     \
+    }
+#define ABX__FOLDER_FDS(f)                                                                         \
+    {                                                                                              \
+        &(f)->dir, &(f)->run, &(f)->fs, &(f)->extra, &(f)->record, &(f)->hostname, &(f)->hosts,    \
+            &(f)->gateway, &(f)->listen, &(f)->log                                                 \
+    }
+/** Makes one. Any thread. 0 or -errno. */
+int abx__folder_make(const struct abx__worker *w, bool is_step, struct abx__folder *ret);
+/** Writes what is the sandbox's into it and gives it the sandbox's name. -EEXIST: there is one. */
+int abx__folder_claim(const struct abx__worker *w, struct abx__folder *f,
+                      const struct abx_sandbox_spec *spec, uint32_t slot);
+/** Closes its descriptors. */
+void abx__folder_done(struct abx__folder *f);
+/** Removes one that was not claimed. */
+void abx__folder_drop(const struct abx__worker *w, struct abx__folder *f);
+/** A spare one, or one made now. */
+int abx__folder_take(struct abx__worker *w, bool is_step, struct abx__folder *ret);
+/** Makes spare ones on the pool until there are @count. */
+void abx__folders_fill(struct abx__worker *w, int count);
+void abx__folders_close(struct abx__worker *w);
+/** Removes what an earlier engine left. */
+void abx__folders_sweep(const struct abx__worker *w);
+
+/* ---- from a spec to a sandbox ---- */
+/* The lower layers of a root: O_PATH descriptors, the first `shared` are the engine's. */
+struct abx__lowers {
+    int fds[ABX_LAYERS_MAX + 2];
+    uint32_t count, shared;
+};
+/** On failure there is nothing to close. */
+int abx__lowers_open(const struct abx__worker *w, const struct abx_sandbox_spec *spec,
+                     struct abx__lowers *ret, struct abx_error *err);
+void abx__lowers_close(struct abx__lowers *l);
+
 struct abx__started {
     pid_t shim_pid;
     int control_fd;
     uint32_t slot;
+    bool is_rooted; /* waits in the root that it was given, whose folder is this */
+    struct abx__folder folder;
 };
-/** Prepares the folder, sockets and limits of a sandbox and hands @shim the request. On failure
- *  the caller ends the shim and removes the folder, unless it is ALREADY_EXISTS. */
+/** Makes the folder the sandbox's, and hands @shim the request. On failure the caller ends the shim
+ *  and removes the folder, unless it is ALREADY_EXISTS. */
 int abx__box_start(struct abx__worker *w, const struct abx_sandbox_spec *spec,
-                   const struct abx__started *shim, int line_fd, struct abx_error *err);
+                   struct abx__started *shim, int line_fd, struct abx_error *err);
 
 /* ---- the layer store: STATE/layers ---- */
 /** Opens the folder and removes what an earlier engine did not finish. */
@@ -218,9 +269,16 @@ void abx__unpacker_stop(struct abx__worker *w);
 int abx__unpacker_needs_range(const struct abx__worker *w, struct abx_error *err);
 
 /* ---- shims ahead of need ---- */
-/** A prepared shim, from the pool or made now. The caller owns its control socket and its slot. */
-int abx__pool_take(struct abx__worker *w, struct abx__started *ret, struct abx_error *err);
-/** Fills the pool soon, from the loop. */
+/** Before the others. */
+void abx__pool_init(struct abx__worker *w);
+/** A prepared shim for @spec, from the pool or made now; with a root for it if there is one. The
+ *  caller owns its control socket and its slot, and gives the folder to abx__box_start(). */
+int abx__pool_take(struct abx__worker *w, const struct abx_sandbox_spec *spec,
+                   struct abx__started *ret, struct abx_error *err);
+/** Ends those that have a root of an image: layers are about to go. */
+void abx__pool_forget_layers(struct abx__worker *w);
+/** Fills the pool from the loop: at once when little is left in it, else when no sandbox was made
+ *  for a while, so that it does not compete with those that are being made. */
 void abx__pool_fill(struct abx__worker *w);
 /** Ends what is in it. */
 void abx__pool_close(struct abx__worker *w);
@@ -248,7 +306,6 @@ struct abx__box_record {
     struct abx_digest digests[ABX_LAYERS_MAX]; /* of an image, topmost first */
 };
 int abx__record_read(int dir_fd, struct abx__box_record *ret);
-int abx__record_write(int dir_fd, const struct abx__box_record *r);
 
 /* ---- the runtime side as a whole ---- */
 struct abx__worker {
@@ -267,9 +324,15 @@ struct abx__worker {
     struct abx_map boxes;                        /* id -> struct abx__box */
     unsigned char slots[ABX__IDS_SLOTS / 8 + 1]; /* taken ones */
     uint32_t next_slot;
-    struct abx_list warm; /* pool.c */
-    int warm_count, ending_count, import_count;
+    struct abx_list warm;    /* pool.c */
+    struct abx_list folders; /* folder.c */
+    int plain_count, rooted_count; /* of `warm`: without and with a root */
+    int folder_count, folders_making, ending_count, import_count;
+    /* What roots are made for: a sandbox like the last two, if these were alike; else the one
+     * before. Only the layers and host_opt of these are looked at. */
+    struct abx_sandbox_spec last, likely;
     struct abx_defer fill;
+    struct abx_timer fill_later;
     bool closing;    /* the network side is gone */
     uint64_t gc_tag; /* of the running gc; 0: none */
     uint32_t gc_left;

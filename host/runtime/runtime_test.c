@@ -90,7 +90,8 @@ static struct traces take_traces(const struct kit *k)
     return t;
 }
 
-static int count_sandboxes(const struct kit *k)
+/* @with_spare: those too that no sandbox has yet, which are there while an engine runs. */
+static int count_folders(const struct kit *k, bool with_spare)
 {
     char path[128];
     snprintf(path, sizeof(path), "%s/sandboxes", k->state);
@@ -98,10 +99,15 @@ static int count_sandboxes(const struct kit *k)
     DIR *dir = opendir(path);
     const struct dirent *e;
     while (dir != NULL && (e = readdir(dir)) != NULL)
-        n += e->d_name[0] != '.';
+        n += e->d_name[0] != '.' || (with_spare && strncmp(e->d_name, ".new-", 5) == 0);
     if (dir != NULL)
         closedir(dir);
     return n;
+}
+
+static int count_sandboxes(const struct kit *k)
+{
+    return count_folders(k, false);
 }
 
 static int count_layers(const struct kit *k)
@@ -136,7 +142,7 @@ static int body_leaves_nothing(struct kit *k)
     struct traces after = take_traces(k);
     CHECK(after.mounts == before.mounts && count_layers(k) == 0);
     CHECK(!has_cgroup(&cg));
-    CHECK(count_sandboxes(k) == 0 && no_processes(k));
+    CHECK(count_folders(k, true) == 0 && no_processes(k));
     return 0;
 }
 
@@ -148,6 +154,62 @@ TEST(runtime_leaves_no_trace_as_root)
 TEST(runtime_leaves_no_trace_as_a_user)
 {
     kit_run(kit_plain_uid(), body_leaves_nothing);
+}
+
+/* The inodes of the folders that no sandbox has yet. */
+static size_t spare_inodes(const struct kit *k, ino_t out[16])
+{
+    char path[128];
+    size_t n = 0;
+    snprintf(path, sizeof(path), "%s/sandboxes", k->state);
+    DIR *dir = opendir(path);
+    const struct dirent *e;
+    while (dir != NULL && (e = readdir(dir)) != NULL && n < 16)
+        if (strncmp(e->d_name, ".new-", 5) == 0)
+            out[n++] = e->d_ino;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
+
+static int body_uses_spare_folders(struct kit *k)
+{
+    char path[160], left[128];
+    ino_t spare[16];
+    struct stat st;
+    snprintf(left, sizeof(left), "%s/sandboxes/.new-0123456789abcdef", k->state);
+    CHECK(kit_start(k) == 0 && kit_stop(k) == 0);
+    CHECK(count_folders(k, true) == 0); /* what was made ahead goes with the engine */
+    CHECK(mkdir(left, 0700) == 0);
+    snprintf(path, sizeof(path), "%s/run", left);
+    CHECK(mkdir(path, 0700) == 0);
+    CHECK(kit_start(k) == 0);
+    CHECK(stat(left, &st) < 0); /* of an engine that was killed */
+    /* the first ones may come before anything is ready */
+    bool was_spare = false;
+    snprintf(path, sizeof(path), "%s/sandboxes/%s", k->state, kit_id(1));
+    for (int tries = 0; tries < 20 && !was_spare; tries++) {
+        usleep(20000);
+        size_t count = spare_inodes(k, spare);
+        CHECK(kit_create(k, kit_id(1)) == 0 && stat(path, &st) == 0);
+        for (size_t i = 0; i < count; i++)
+            was_spare = was_spare || spare[i] == st.st_ino;
+        CHECK(kit_destroy(k, kit_id(1)) == 0);
+    }
+    CHECK(was_spare);
+    CHECK(kit_stop(k) == 0);
+    CHECK(count_folders(k, true) == 0 && no_processes(k));
+    return 0;
+}
+
+TEST(runtime_makes_folders_ahead_as_root)
+{
+    kit_run(0, body_uses_spare_folders);
+}
+
+TEST(runtime_makes_folders_ahead_as_a_user)
+{
+    kit_run(kit_plain_uid(), body_uses_spare_folders);
 }
 
 static int body_adopts(struct kit *k)

@@ -1,18 +1,21 @@
 /* host/runtime/shim_proto.h: what the runtime side and abx-shim say to each other.
  *
- * Two SEQPACKET messages start a sandbox. struct abx_shim_prepare and the records of its id maps
- * and cgroups make PID 1 in its namespaces; it waits there, so this can be done ahead of need. Then
- * struct abx_shim_request and the records of its mounts, with the descriptors of enum abx_shim_fd,
- * let it run. The shim executes the records in order and
- * answers with struct abx_shim_reply. Later peers on shim.sock send struct abx_shim_command and
- * must know the nonce. Both sides are of the same build; sizes are checked all the same. */
+ * Two SEQPACKET messages start a sandbox. struct abx_shim_prepare and its records make PID 1 in its
+ * namespaces and cgroups, with all the mounts that every sandbox has, in a folder of its own: the
+ * stage. It waits there, so this can be done ahead of need. Then struct abx_shim_request and its
+ * records, with the descriptors of enum abx_shim_fd, make the root, move the mounts there and let
+ * it run. Where the layers and the sandbox's folder are known ahead, they come with the first
+ * message (the descriptors from ABX_SHIM_FD_FS on): PID 1 then waits in its root, and the second
+ * message has no lower layers. Records are executed in order. The shim answers with struct
+ * abx_shim_reply. Later peers on shim.sock send struct abx_shim_command and must know the nonce.
+ * Both sides are of the same build; sizes are checked all the same. */
 #pragma once
 #include <stdint.h>
 
 enum {
-    ABX_SHIM_MAGIC = 0x61627833,
+    ABX_SHIM_MAGIC = 0x61627835,
     ABX_SHIM_OPS_MAX = 24 * 1024,
-    ABX_SHIM_PREPARE_MAX = 4 * 1024,
+    ABX_SHIM_PREPARE_MAX = 16 * 1024,
     ABX_SHIM_TEXT_MAX = 512,
     ABX_SHIM_NONCE = 16,
     ABX_SHIM_CLIENTS = 4,
@@ -32,23 +35,26 @@ enum abx_shim_fd {
     ABX_SHIM_FD_MAX = ABX_SHIM_FD_LOWER0 + ABX_SHIM_LOWERS_MAX
 };
 
-/* Operations of the first message ("parent") and by PID 1 before its exec ("child"). a and b are
- * the two texts of a record. Targets are resolved inside the new root (openat2 RESOLVE_IN_ROOT). */
+/* Operations by the shim ("parent") and by PID 1 before its exec. a and b are the two texts of a
+ * record. Targets of the first message are resolved inside the stage, those of the second inside
+ * the new root (openat2 RESOLVE_IN_ROOT). */
 enum abx_shim_op_kind {
-    ABX_SHIM_MAP_UID,    /* parent: uid_map text */
-    ABX_SHIM_MAP_GID,    /* parent: gid_map text */
+    ABX_SHIM_MAP_UID,    /* parent, first message: uid_map text */
+    ABX_SHIM_MAP_GID,    /* parent, first message: gid_map text */
     ABX_SHIM_LIMIT,      /* parent, of the second message: text b into the cgroup file a */
-    ABX_SHIM_JOIN,       /* parent: a cgroup's folder, made if absent */
+    ABX_SHIM_JOIN,       /* parent, first message: a cgroup's folder, made if absent */
     ABX_SHIM_HOSTNAME,   /* a */
     ABX_SHIM_CGROUP_NS,  /* waits until all of JOIN is done, then enters a cgroup namespace */
     ABX_SHIM_ROOT,       /* the overlay; b: further mount options */
     ABX_SHIM_DIR,        /* a, mode */
     ABX_SHIM_FILE,       /* a, mode; empty */
     ABX_SHIM_LINK,       /* a -> b */
+    ABX_SHIM_MOVE,       /* what is mounted on the stage's a, on a */
     ABX_SHIM_BIND,       /* host path b on a, flags */
     ABX_SHIM_BIND_EXTRA, /* ABX_SHIM_FD_EXTRA on a, flags */
     ABX_SHIM_TMPFS,      /* on a, options b, flags */
     ABX_SHIM_PROC,       /* on a */
+    ABX_SHIM_HIDE_PIDS,  /* the procfs on a shows a process only what it may trace (M18) */
     ABX_SHIM_SYSFS,      /* on a */
     ABX_SHIM_DEVPTS,     /* on a, options b */
     ABX_SHIM_MASK,       /* a: /dev/null over a file, an empty read-only tmpfs over a folder */
@@ -75,6 +81,9 @@ struct abx_shim_op { /* followed by a and b, each with its NUL when its length i
 struct abx_shim_prepare {
     uint32_t magic, op_bytes;
     uint32_t creator_uid; /* S55: the user namespace is made by this uid; 0: as we are */
+    uint32_t uid, gid;    /* of PID 1, inside */
+    uint32_t lower_count; /* of the root that is made ahead; 0: the request makes it */
+    uint32_t flags;       /* ABX_SHIM_HAS_EXTRA, with lower_count */
     /* Idmap of the layers and the upper (S51): ids on disk from storage_base on appear from
      * private_base on; 0: none. */
     uint32_t storage_base, private_base;
@@ -83,7 +92,6 @@ enum abx_shim_request_flag { ABX_SHIM_HAS_EXTRA = 1 };
 struct abx_shim_request {
     uint32_t magic, op_bytes, flags, lower_count;
     uint32_t peer_uid;      /* who may talk on shim.sock, besides root */
-    uint32_t uid, gid;      /* of PID 1, inside */
     uint32_t nofile, nproc; /* rlimits; 0: left alone */
     uint8_t nonce[ABX_SHIM_NONCE];
 };

@@ -153,6 +153,8 @@ static int prepare(struct abx__worker *w, struct abx_error *err)
         return -1;
     abx_poll_set(&w->poll, ABX_POLL_IN);
     abx__slots_scan(w);
+    abx__folders_sweep(w);
+    abx__pool_init(w);
     abx__pool_fill(w);
     return 0;
 }
@@ -189,6 +191,7 @@ int abx__worker_main(void *arg)
     w->layers = (struct abx__layers){.top_fd = -1, .host_fd = -1, .step_fd = -1};
     abx_map_init(&w->boxes, ABX__RT_BOXES_MAX);
     abx_list_init(&w->warm);
+    abx_list_init(&w->folders);
     int r = prepare(w, &err);
     report_ready(w, &err);
     if (r == 0)

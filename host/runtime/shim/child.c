@@ -69,17 +69,23 @@ static uint64_t kept_mask(void)
     return m;
 }
 
+static int die_with_parent(void)
+{
+    return neg(prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
+}
+
 static int become(const struct shim_start *st)
 {
     /* Where the map holds one id only the kernel denies setgroups; there is nothing to drop then
      * but what the user namespace shows as 65534 anyway. */
     if (setgroups(0, NULL) < 0 && errno != EPERM)
         return -errno;
-    if (setresgid(st->head.gid, st->head.gid, st->head.gid) < 0 ||
-        setresuid(st->head.uid, st->head.uid, st->head.uid) < 0)
+    uint32_t uid = st->prepare.uid, gid = st->prepare.gid;
+    if (setresgid(gid, gid, gid) < 0 || setresuid(uid, uid, uid) < 0)
         return -errno;
     /* A change of uid from a mapped 0 would clear the effective set: take it back. */
-    return sys_set_caps((UINT64_C(1) << (CAP_LAST + 1)) - 1);
+    int r = sys_set_caps((UINT64_C(1) << (CAP_LAST + 1)) - 1);
+    return r < 0 ? r : die_with_parent(); /* the change of ids cleared that */
 }
 
 static int loopback_up(void)
@@ -115,7 +121,8 @@ static int limits(const struct shim_start *st)
     return r;
 }
 
-static int drop_caps_and_filter(void)
+/* What an exec may not give back. Needs SETPCAP only, so it is done ahead of need. */
+static int drop_bounding_set(void)
 {
     uint64_t keep = kept_mask();
     for (int cap = 0; cap < 64; cap++) {
@@ -124,13 +131,19 @@ static int drop_caps_and_filter(void)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL)
             return -errno;
     }
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-        return -errno;
+    return 0;
+}
+
+static int drop_caps_and_filter(void)
+{
+    int r = die_with_parent();
+    if (r < 0)
+        return r;
     /* Without no_new_privs (sudo must work): needs the CAP_SYS_ADMIN that goes right after. */
     struct sock_fprog prog = {sizeof(seccomp_filter) / sizeof(seccomp_filter[0]), seccomp_filter};
     if (syscall(SYS_seccomp, SECCOMP_FILTER, 0, &prog) < 0)
         return -errno;
-    return sys_set_caps(keep);
+    return sys_set_caps(kept_mask());
 }
 
 /* 0 null, 1 and 2 the log pipe, 3 the gateway's socket; the rest closes at exec. */
@@ -147,37 +160,51 @@ static int descriptors(const struct shim_start *st)
     return neg((int)syscall(SYS_CLOSE_RANGE, 4u, ~0u, CLOSE_RANGE_AT_EXEC));
 }
 
+int shim_await(int sync_fd, enum shim_sync what)
+{
+    char got;
+    return read(sync_fd, &got, 1) == 1 && got == (char)what ? 0 : -EPIPE;
+}
+
 /* Its root is the cgroup that we are in by then; the shim joins us while we mount. */
 static int enter_cgroup_namespace(const struct shim_start *st)
 {
-    char go;
-    if (read(st->sync_fd, &go, 1) != 1)
-        return -EPIPE;
-    return neg(unshare(NEW_CGROUP));
+    int r = shim_await(st->sync_fd, SHIM_SYNC_JOINED);
+    return r < 0 ? r : neg(unshare(NEW_CGROUP));
 }
 
-static int mounts(const struct shim_start *st, struct shim_failure *f)
+/* *root: where targets are; -1 until ABX_SHIM_ROOT has made it. */
+static int execute(const struct shim_start *st, struct shim_records records, int *root,
+                   struct shim_failure *f)
 {
-    struct shim_records records = shim_records(st);
     struct shim_op op;
     size_t pos = 0;
-    int root = -1, more;
+    int more;
     while ((more = shim_op_next(&records, &pos, &op)) > 0) {
         int r = 0;
         if (op.kind == ABX_SHIM_CGROUP_NS)
             r = enter_cgroup_namespace(st);
         else if (op.kind == ABX_SHIM_ROOT)
-            r = shim_mount_root(st, op.b, &root);
+            r = shim_mount_root(st, op.b, root);
         else if (op.kind == ABX_SHIM_HOSTNAME)
             r = neg(sethostname(op.a, strlen(op.a)));
         else if (op.kind > ABX_SHIM_ROOT && op.kind < ABX_SHIM_ARG)
-            r = root < 0 ? -EINVAL : shim_mount_op(st, root, &op);
+            r = *root < 0 ? -EINVAL : shim_mount_op(st, *root, &op);
         if (r < 0)
             return shim_fail(f, r, "prepare", *op.a ? op.a : "overlay");
     }
-    if (more < 0 || root < 0)
-        return shim_fail(f, -EINVAL, "operations", "");
-    int r = shim_mount_pivot(st, root);
+    return more < 0 || *root < 0 ? shim_fail(f, -EINVAL, "operations", "") : 0;
+}
+
+/* Makes the root by the records of one message and enters it. */
+static int enter_root(const struct shim_start *st, struct shim_records records,
+                      struct shim_failure *f)
+{
+    int root = -1, r = execute(st, records, &root, f);
+    if (r < 0)
+        return r;
+    r = shim_mount_pivot(records, root);
+    close(root);
     return r < 0 ? shim_fail(f, r, "pivot_root", "") : 0;
 }
 
@@ -213,7 +240,7 @@ static int run(const struct shim_start *st, struct shim_failure *f)
     return shim_fail(f, -errno, "exec", argv[0]);
 }
 
-int shim_child(const struct shim_start *st, struct shim_failure *f)
+int shim_stage(struct shim_start *st, struct shim_failure *f)
 {
     int r = become(st);
     if (r < 0)
@@ -226,7 +253,31 @@ int shim_child(const struct shim_start *st, struct shim_failure *f)
         return shim_fail(f, r, "loopback", "");
     if (syscall(SYS_keyctl, JOIN_SESSION_KEYRING, NULL, 0, 0, 0) < 0 && errno != ENOSYS)
         return shim_fail(f, -errno, "session keyring", "");
-    r = mounts(st, f);
+    r = shim_mount_stage(&st->stage_fd);
+    if (r < 0)
+        return shim_fail(f, r, "stage", "");
+    r = st->is_rooted ? enter_root(st, shim_stage_records(st), f)
+                      : execute(st, shim_stage_records(st), &st->stage_fd, f);
+    if (r < 0)
+        return r;
+    r = drop_bounding_set();
+    return r < 0 ? shim_fail(f, r, "bounding set", "") : 0;
+}
+
+/* What is left to do in a root that was made ahead. */
+static int finish_root(const struct shim_start *st, struct shim_failure *f)
+{
+    int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return shim_fail(f, -errno, "root", "");
+    int r = execute(st, shim_records(st), &root, f);
+    close(root);
+    return r;
+}
+
+int shim_child(const struct shim_start *st, struct shim_failure *f)
+{
+    int r = st->is_rooted ? finish_root(st, f) : enter_root(st, shim_records(st), f);
     if (r < 0)
         return r;
     umask(022);
@@ -239,5 +290,8 @@ int shim_child(const struct shim_start *st, struct shim_failure *f)
     r = drop_caps_and_filter();
     if (r < 0)
         return shim_fail(f, r, "capabilities and seccomp", "");
+    r = shim_await(st->sync_fd, SHIM_SYNC_GO);
+    if (r < 0)
+        return shim_fail(f, r, "limits of the cgroups", "");
     return run(st, f);
 }

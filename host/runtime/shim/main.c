@@ -78,13 +78,26 @@ static int receive_prepare(void)
 {
     struct iovec parts[] = {{&start.prepare, sizeof(start.prepare)},
                             {start.prepare_ops, sizeof(start.prepare_ops)}};
-    int unused[ABX_SHIM_FD_MAX];
     size_t fd_count = 0;
-    int n = receive(0, parts, unused, &fd_count);
+    int fds[ABX_SHIM_FD_MAX];
+    int n = receive(0, parts, fds, &fd_count);
+    uint32_t lowers = start.prepare.lower_count;
     if (n < (int)sizeof(start.prepare) || start.prepare.magic != ABX_SHIM_MAGIC ||
-        start.prepare.op_bytes != (size_t)n - sizeof(start.prepare))
+        start.prepare.op_bytes != (size_t)n - sizeof(start.prepare) ||
+        lowers > ABX_SHIM_LOWERS_MAX || fd_count != (lowers > 0 ? SHIM_TREE_LOWER0 + lowers : 0))
         return -EINVAL;
+    start.lower_count = lowers;
+    start.is_rooted = lowers > 0;
+    start.has_extra = start.prepare.flags & ABX_SHIM_HAS_EXTRA;
+    memcpy(start.fds + ABX_SHIM_FD_FS, fds, fd_count * sizeof(int));
     return 0;
+}
+
+/* The layers that the second message must name: none where the root was made by the first. */
+static bool are_layers_right(void)
+{
+    uint32_t n = start.head.lower_count;
+    return start.is_rooted ? n == 0 : n > 0 && n <= ABX_SHIM_LOWERS_MAX;
 }
 
 /* 1, or 0 when the engine has gone. @fixed: descriptors besides one for each lower layer. */
@@ -96,9 +109,13 @@ static int receive_request(int sock, int *fds, size_t fixed)
     if (n <= 0)
         return n;
     if (n < (int)sizeof(start.head) || start.head.magic != ABX_SHIM_MAGIC ||
-        start.head.op_bytes != (size_t)n - sizeof(start.head) || start.head.lower_count == 0 ||
-        start.head.lower_count > ABX_SHIM_LOWERS_MAX || fd_count != fixed + start.head.lower_count)
+        start.head.op_bytes != (size_t)n - sizeof(start.head) || !are_layers_right() ||
+        fd_count != fixed + start.head.lower_count)
         return -EINVAL;
+    if (!start.is_rooted) {
+        start.lower_count = start.head.lower_count;
+        start.has_extra = start.head.flags & ABX_SHIM_HAS_EXTRA;
+    }
     return 1;
 }
 
@@ -133,7 +150,7 @@ static int set_limits(struct shim_failure *f)
 /* Runs the parent's records that are for @maps (maps of ids) or not (cgroups). */
 static int admit(pid_t pid, bool maps, struct shim_failure *f)
 {
-    struct shim_records records = {start.prepare_ops, start.prepare.op_bytes};
+    struct shim_records records = shim_stage_records(&start);
     struct shim_op op;
     size_t pos = 0;
     int more;
@@ -153,21 +170,43 @@ static int admit(pid_t pid, bool maps, struct shim_failure *f)
     return more < 0 ? shim_fail(f, more, "operations", "") : 0;
 }
 
-/* PID 1 waits for the second message, which comes with the trees, the socket, the log. */
+/* PID 1 makes its stage and waits for the second message, which comes with the trees and the
+ * socket. */
 static _Noreturn void child_main(int sync)
 {
+    static const char staged = SHIM_SYNC_STAGED;
     struct shim_failure f = {0};
     int fds[ABX_SHIM_FD_MAX] = {0};
     start.sync_fd = sync;
-    /* Cleared by the change of ids, set again later: a shim that dies leaves nothing. */
+    /* A shim that dies leaves nothing. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (receive_request(sync, fds, 1 + SHIM_TREE_LOWER0) != 1)
+    if (shim_await(sync, SHIM_SYNC_MAPPED) < 0)
         _exit(1);
-    start.fds[ABX_SHIM_FD_GATEWAY] = fds[0];
-    memcpy(start.tree_fds, fds + 1, shim_tree_count(&start) * sizeof(int));
-    (void)shim_child(&start, &f);
+    if (shim_stage(&start, &f) == 0) {
+        size_t fixed = 1 + (start.is_rooted ? 0 : SHIM_TREE_LOWER0);
+        if (write(sync, &staged, 1) != 1 || receive_request(sync, fds, fixed) != 1)
+            _exit(1);
+        start.fds[ABX_SHIM_FD_GATEWAY] = fds[0];
+        if (!start.is_rooted)
+            memcpy(start.tree_fds, fds + 1, shim_tree_count(&start) * sizeof(int));
+        (void)shim_child(&start, &f);
+    }
     (void)write(sync, &f, sizeof(f));
     _exit(1);
+}
+
+static void close_trees(void)
+{
+    for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD_MAX; i++) {
+        if (start.fds[i] > 0)
+            close(start.fds[i]);
+        start.fds[i] = 0;
+    }
+    for (int i = 0; i < SHIM_TREES_MAX; i++) {
+        if (start.tree_fds[i] > 0)
+            close(start.tree_fds[i]);
+        start.tree_fds[i] = 0;
+    }
 }
 
 /* Makes PID 1 in its namespaces, with its ids mapped. *ret_sync: the line to it. */
@@ -176,6 +215,9 @@ static int make(int *ret_sync, struct shim_failure *f)
     int sync[2], log[2], r = shim_idmap(&start);
     if (r < 0)
         return shim_fail(f, r, "idmap", "");
+    r = start.is_rooted ? shim_trees(&start) : 0;
+    if (r < 0)
+        return shim_fail(f, r, "idmapped layers", "");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sync) < 0 ||
         pipe2(log, O_CLOEXEC) < 0)
         return shim_fail(f, -errno, "socketpair", "");
@@ -189,6 +231,7 @@ static int make(int *ret_sync, struct shim_failure *f)
     }
     close(sync[1]);
     close(log[1]);
+    close_trees(); /* PID 1 has them */
     shim.log_read = log[0];
     shim.status.init_pid = pid;
     *ret_sync = sync[0];
@@ -199,6 +242,44 @@ static int make(int *ret_sync, struct shim_failure *f)
     return r;
 }
 
+/* Only what KILL needs stays, and nothing of it can be read or traced. */
+static int settle(void)
+{
+    signal(SIGHUP, SIG_IGN);
+    close_trees();
+    close(start.fds[ABX_SHIM_FD_GATEWAY]);
+    if (start.idmap_fd >= 0)
+        close(start.idmap_fd);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return -errno;
+    return sys_set_caps(CAP_KILL_BIT);
+}
+
+/* What PID 1 failed at, or that it is gone. */
+static int child_failed(int sync, struct shim_failure *f)
+{
+    ssize_t n = read(sync, f, sizeof(*f));
+    return n == (ssize_t)sizeof(*f) ? -f->error : shim_fail(f, -EIO, "wait for PID 1", "");
+}
+
+/* Puts PID 1 into its cgroups, which can wait for a grace period of RCU, while it makes its stage.
+ * 0 when it is staged. */
+static int stage(int sync, struct shim_failure *f)
+{
+    static const char mapped = SHIM_SYNC_MAPPED, joined = SHIM_SYNC_JOINED;
+    char got;
+    if (write(sync, &mapped, 1) != 1)
+        return shim_fail(f, -errno, "stage PID 1", "");
+    int r = admit(shim.status.init_pid, false, f);
+    if (r < 0)
+        return r;
+    if (write(sync, &joined, 1) != 1 && errno != EPIPE)
+        return shim_fail(f, -errno, "stage PID 1", "");
+    if (recv(sync, &got, 1, MSG_PEEK | MSG_TRUNC) == 1 && shim_await(sync, SHIM_SYNC_STAGED) == 0)
+        return 0;
+    return child_failed(sync, f);
+}
+
 /* Hands PID 1 the second message. 1, or 0 when the engine has gone. */
 static int hand_over(int sync, struct shim_failure *f)
 {
@@ -207,10 +288,10 @@ static int hand_over(int sync, struct shim_failure *f)
         return r < 0 ? shim_fail(f, r, "request", "") : 0;
     if (listen(start.fds[ABX_SHIM_FD_LISTEN], ABX_SHIM_CLIENTS) < 0)
         return shim_fail(f, -errno, "listen", "");
-    r = shim_trees(&start);
+    r = start.is_rooted ? 0 : shim_trees(&start);
     if (r < 0)
         return shim_fail(f, r, "idmapped layers", "");
-    size_t trees = shim_tree_count(&start);
+    size_t trees = start.is_rooted ? 0 : shim_tree_count(&start);
     int fds[1 + SHIM_TREES_MAX] = {start.fds[ABX_SHIM_FD_GATEWAY]};
     memcpy(fds + 1, start.tree_fds, trees * sizeof(int));
     struct iovec parts[] = {{&start.head, sizeof(start.head)}, {start.ops, start.head.op_bytes}};
@@ -218,31 +299,29 @@ static int hand_over(int sync, struct shim_failure *f)
     return r < 0 ? shim_fail(f, r, "start PID 1", "") : 1;
 }
 
-/* Puts PID 1 into its cgroups and lets it run. A join can wait for a grace period of RCU: if the
- * second message is there already, PID 1 mounts meanwhile. 1: it has exec'd, 0: nobody wants it. */
+/* Lets PID 1 run; it makes its root while its limits are set. 1: it has exec'd, 0: nobody wants
+ * it. */
 static int launch(int sync, struct shim_failure *f)
 {
-    struct pollfd request = {0, POLLIN, 0};
-    bool is_wanted = poll(&request, 1, 0) == 1;
-    int r = is_wanted ? hand_over(sync, f) : 1;
-    if (r <= 0)
-        return r;
-    r = admit(shim.status.init_pid, false, f);
+    static const char go = SHIM_SYNC_GO;
+    int r = stage(sync, f);
     if (r < 0)
         return r;
-    r = is_wanted ? 1 : hand_over(sync, f);
+    r = hand_over(sync, f);
     if (r <= 0)
         return r;
     r = set_limits(f);
+    if (r == 0)
+        r = settle();
     if (r < 0)
-        return r;
-    if (write(sync, "g", 1) != 1 && errno != EPIPE)
+        return f->error != 0 ? r : shim_fail(f, r, "drop rights", "");
+    if (write(sync, &go, 1) != 1 && errno != EPIPE)
         return shim_fail(f, -errno, "run PID 1", "");
-    ssize_t n = read(sync, f, sizeof(*f));
+    char end;
+    ssize_t n = recv(sync, &end, 1, MSG_PEEK);
+    r = n == 0 ? 1 : child_failed(sync, f); /* 0 also when it was killed: its status tells then */
     close(sync);
-    if (n == 0) /* also when it was killed before its exec: its status tells then */
-        return 1;
-    return n == (ssize_t)sizeof(*f) ? -f->error : shim_fail(f, -EIO, "wait for PID 1", "");
+    return r;
 }
 
 static void reap(void)
@@ -357,24 +436,6 @@ static void serve_once(void)
             client_message(i);
 }
 
-/* Only what KILL needs stays, and nothing of it can be read or traced. */
-static int settle(void)
-{
-    signal(SIGHUP, SIG_IGN);
-    for (int i = ABX_SHIM_FD_FS; i < ABX_SHIM_FD_MAX; i++)
-        if (start.fds[i] > 0)
-            close(start.fds[i]);
-    for (int i = 0; i < SHIM_TREES_MAX; i++)
-        if (start.tree_fds[i] > 0)
-            close(start.tree_fds[i]);
-    close(start.fds[ABX_SHIM_FD_GATEWAY]);
-    if (start.idmap_fd >= 0)
-        close(start.idmap_fd);
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-        return -errno;
-    return sys_set_caps(CAP_KILL_BIT);
-}
-
 static void end_child(void)
 {
     if (shim.pidfd < 0)
@@ -404,8 +465,6 @@ int main(void)
         end_child();
         return 0;
     }
-    if (r > 0 && settle() < 0)
-        r = shim_fail(&f, -errno, "drop rights", "");
     if (r < 0) {
         end_child();
         shim.status.state = ABX_SHIM_FAILED;

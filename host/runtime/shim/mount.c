@@ -1,8 +1,8 @@
 /* host/runtime/shim/mount.c: the sandbox's file system, made by PID 1 in its own mount namespace
  * before its exec (security S50, S51, S52, S54).
  *
- * A scratch tmpfs on /tmp of the private namespace carries the detached trees and the new root;
- * all of it goes away with the old root. */
+ * A scratch tmpfs on /tmp of the private namespace carries the stage, the detached trees and the
+ * new root; what is not moved from the stage goes away with the old root. */
 #include "host/runtime/shim/shim.h"
 
 #include <errno.h>
@@ -206,20 +206,35 @@ static int make_node(int root, const struct shim_op *op)
     return r == -EEXIST ? 0 : r;
 }
 
+/* From the stage, with all that is mounted below it. */
+static int move_staged(const struct shim_start *st, const char *path, int target)
+{
+    int from = sys_open_in_root(st->stage_fd, path, O_PATH);
+    if (from < 0)
+        return from;
+    int r = sys_move_mount(from, target);
+    close(from);
+    return r;
+}
+
 /* Operations on an existing target. */
 static int on_target(const struct shim_start *st, int root, const struct shim_op *op, int t)
 {
     switch (op->kind) {
+    case ABX_SHIM_MOVE:
+        return move_staged(st, op->a, t);
     case ABX_SHIM_BIND:
         return bind_on(AT_FDCWD, op->b, t, op->flags);
     case ABX_SHIM_BIND_EXTRA:
-        if (!(st->head.flags & ABX_SHIM_HAS_EXTRA))
+        if (!st->has_extra)
             return -EBADF;
         return sys_move_mount(st->tree_fds[SHIM_TREE_EXTRA], t);
     case ABX_SHIM_TMPFS:
         return fd_mount(t, "tmpfs", legacy_flags(op->flags), op->b);
     case ABX_SHIM_PROC:
         return fd_mount(t, "proc", QUIET, NULL);
+    case ABX_SHIM_HIDE_PIDS:
+        return fd_mount(t, NULL, QUIET | MS_REMOUNT, "hidepid=invisible");
     case ABX_SHIM_SYSFS:
         return sysfs(root, op->a, t);
     case ABX_SHIM_DEVPTS:
@@ -269,7 +284,7 @@ static int place_tree(int tree, const char *path)
 static int place_layers(const struct shim_start *st, char text[OPTIONS_MAX])
 {
     size_t len = 0;
-    for (uint32_t i = 0; i < st->head.lower_count; i++) {
+    for (uint32_t i = 0; i < st->lower_count; i++) {
         char path[32], number[12];
         sys_number(number, i);
         (void)sys_join(path, sizeof(path), (const char *[]){"/tmp/l", number, NULL});
@@ -284,13 +299,21 @@ static int place_layers(const struct shim_start *st, char text[OPTIONS_MAX])
     return 0;
 }
 
-int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root)
+int shim_mount_stage(int *ret_stage)
 {
-    char text[OPTIONS_MAX];
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
     if (mount("abx", scratch, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,nr_inodes=256,mode=0700") < 0)
         return -errno;
+    if (mkdir("/tmp/stage", 0700) < 0)
+        return -errno;
+    *ret_stage = open("/tmp/stage", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return *ret_stage < 0 ? -errno : 0;
+}
+
+int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root)
+{
+    char text[OPTIONS_MAX];
     int r = place_tree(st->tree_fds[SHIM_TREE_FS], "/tmp/fs");
     if (r == 0)
         r = place_layers(st, text);
@@ -313,16 +336,15 @@ int shim_mount_root(const struct shim_start *st, const char *options, int *ret_r
 
 /* Whether @path (a mount point of mountinfo) is the target, or lies below the target, of one of
  * the records that mount. */
-static bool is_expected(const struct shim_start *st, const char *path, size_t len)
+static bool is_expected(struct shim_records records, const char *path, size_t len)
 {
     if (len == 1)
         return true;
-    struct shim_records records = shim_records(st);
     struct shim_op op;
     size_t pos = 0;
     while (shim_op_next(&records, &pos, &op) > 0) {
         size_t n = strlen(op.a);
-        if (op.kind >= ABX_SHIM_BIND && op.kind <= ABX_SHIM_BOOT_ID && n > 0 && n <= len &&
+        if (op.kind >= ABX_SHIM_MOVE && op.kind <= ABX_SHIM_BOOT_ID && n > 0 && n <= len &&
             memcmp(op.a, path, n) == 0 && (len == n || path[n] == '/'))
             return true;
     }
@@ -330,7 +352,7 @@ static bool is_expected(const struct shim_start *st, const char *path, size_t le
 }
 
 /* Field 5 of each line of mountinfo is a mount point; none may be a stranger. */
-static int check_mountinfo(const struct shim_start *st)
+static int check_mountinfo(struct shim_records records)
 {
     static char text[MOUNTINFO_MAX];
     int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
@@ -348,14 +370,14 @@ static int check_mountinfo(const struct shim_start *st)
         for (int field = 1; field < 5 && p < end; field++)
             p = (char *)memchr(p, ' ', (size_t)(end - p)) + 1;
         char *stop = memchr(p, ' ', (size_t)(end - p));
-        if (line_end == NULL || stop == NULL || !is_expected(st, p, (size_t)(stop - p)))
+        if (line_end == NULL || stop == NULL || !is_expected(records, p, (size_t)(stop - p)))
             return -EXDEV;
         p = line_end + 1;
     }
     return len > 0 ? 0 : -EIO;
 }
 
-int shim_mount_pivot(const struct shim_start *st, int root)
+int shim_mount_pivot(struct shim_records records, int root)
 {
     if (fchdir(root) < 0)
         return -errno;
@@ -364,5 +386,5 @@ int shim_mount_pivot(const struct shim_start *st, int root)
         return r;
     if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return -errno;
-    return check_mountinfo(st);
+    return check_mountinfo(records);
 }

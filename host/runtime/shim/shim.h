@@ -21,9 +21,12 @@ struct shim_start {
     struct abx_shim_request head;
     unsigned char ops[ABX_SHIM_OPS_MAX];
     int fds[ABX_SHIM_FD_MAX];
+    uint32_t lower_count; /* of whichever message made the root */
+    bool has_extra, is_rooted; /* is_rooted: by the first one */
     int idmap_fd;                 /* -1: none */
     int tree_fds[SHIM_TREES_MAX]; /* detached mounts */
     int sync_fd;                  /* PID 1's end of the line to the shim, until the exec */
+    int stage_fd;                 /* PID 1's: where the mounts of the first message are */
     int log_fd;                   /* write end of PID 1's stdout and stderr */
 };
 struct shim_failure {
@@ -39,10 +42,15 @@ struct shim_op {
 };
 /** Decodes the record at *pos and moves on. 1, 0 at the end, -EINVAL for a malformed one. */
 int shim_op_next(const struct shim_records *r, size_t *pos, struct shim_op *ret);
-/** How many trees the second message makes. */
+/** How many trees the root is made of. */
 static inline size_t shim_tree_count(const struct shim_start *st)
 {
-    return SHIM_TREE_LOWER0 + st->head.lower_count;
+    return SHIM_TREE_LOWER0 + st->lower_count;
+}
+/** The records of the first message. */
+static inline struct shim_records shim_stage_records(const struct shim_start *st)
+{
+    return (struct shim_records){st->prepare_ops, st->prepare.op_bytes};
 }
 /** The records of the second message. */
 static inline struct shim_records shim_records(const struct shim_start *st)
@@ -52,15 +60,29 @@ static inline struct shim_records shim_records(const struct shim_start *st)
 /** Writes "step a" into @f with -@neg_errno. Returns @neg_errno. */
 int shim_fail(struct shim_failure *f, int neg_errno, const char *step, const char *a);
 
-/** In PID 1, once its ids are mapped: executes the child's records and execs. Returns -errno with
- * *f filled when something failed. */
+/* One byte messages on the line between the shim and PID 1, in this order. */
+enum shim_sync {
+    SHIM_SYNC_MAPPED = 'm', /* to PID 1: its ids are mapped */
+    SHIM_SYNC_JOINED = 'j', /* to PID 1: it is in its cgroups */
+    SHIM_SYNC_STAGED = 's', /* from PID 1: it waits for the second message */
+    SHIM_SYNC_GO = 'g'      /* to PID 1, behind the second message: its limits hold, exec */
+};
+/** Waits for @what on the line. 0 or -EPIPE. */
+int shim_await(int sync_fd, enum shim_sync what);
+/** In PID 1, once its ids are mapped: executes the records of the first message. Returns -errno
+ *  with *f filled when something failed. */
+int shim_stage(struct shim_start *st, struct shim_failure *f);
+/** In PID 1: executes the records of the second message and execs. As above. */
 int shim_child(const struct shim_start *st, struct shim_failure *f);
 /** Operations on mounts, by PID 1. 0 or -errno. @root: descriptor of the new root. */
 int shim_mount_op(const struct shim_start *st, int root, const struct shim_op *op);
+/** Makes the mounts private and the stage; *ret_stage gets a descriptor of it. */
+int shim_mount_stage(int *ret_stage);
 /** Makes the overlay from the detached trees; *ret_root gets a descriptor of it. */
 int shim_mount_root(const struct shim_start *st, const char *options, int *ret_root);
-/** Makes @root the root of the namespace, detaches the old one and checks mountinfo. */
-int shim_mount_pivot(const struct shim_start *st, int root);
+/** Makes @root the root of the namespace, detaches the old one and checks mountinfo: every mount
+ *  must come from one of the @records. */
+int shim_mount_pivot(struct shim_records records, int root);
 
 /** Makes the idmap that the first message asks for. 0 or -errno. */
 int shim_idmap(struct shim_start *st);
