@@ -55,6 +55,7 @@ int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_erro
     abx_map_init(&e->sandboxes, e->max_sandboxes * 2);
     if (abx_store_open(db_path, &e->store, err) < 0 || abx__builds_open(e, err) < 0)
         return -1;
+    abx__reserve_open(e);
     randombytes_buf(e->link_key, sizeof(e->link_key));
     abx__sinks_sweep(e);
     if (abx_http_pool_open(&e->loop, abx__gateway_connect, e, IDLE_UPSTREAM_MAX, &e->pool, err) < 0)
@@ -96,8 +97,12 @@ static void on_swept(void *arg, const struct abx_error *err)
     struct abx__engine *e = arg;
     if (e->stopping)
         return;
+    struct abx_error failure = {0};
     if (err != NULL)
         abx_log(ABX_LOG_WARN, "gc error=\"%s\"", err->msg);
+    else if (abx_store_unreserve_all(e->store, &failure) < 0)
+        abx_log(ABX_LOG_WARN, "old intents stay error=\"%s\"", failure.msg);
+    abx__reserve_plan(e);
     e->on_started(e);
     abx__builds_begin(e);
 }
@@ -187,6 +192,7 @@ static void on_server_closed(void *arg)
     ABX_AUTO_FREE struct abx__sandbox **all = NULL;
     size_t count = 0;
     e->server = NULL;
+    abx__reserve_close(e);
     abx__builds_close(e);
     abx_runtime_close(ABX_TAKE(e->rt));
     if (snapshot(e, &all, &count) < 0)

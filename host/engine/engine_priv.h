@@ -20,6 +20,13 @@ struct abx__rate {
 };
 enum { ABX__RATES = 64 }; /* addresses remembered; the longest idle one makes room */
 
+enum { ABX__RESERVED = 16 };
+struct abx__reserve {
+    char ids[ABX__RESERVED][ABX_STORE_ID_LEN + 1];
+    size_t count;
+    struct abx_timer timer;
+};
+
 struct abx__engine {
     struct abx_loop loop;
     struct abx_store *store;
@@ -27,6 +34,7 @@ struct abx__engine {
     struct abx_http_server *server;
     struct abx_http_pool *pool;
     struct abx_isolation isolation;
+    struct abx__reserve reserve; /* reserve.c */
     struct abx_map sandboxes; /* id -> struct abx__sandbox, of every state but dead */
     int sandboxes_fd;         /* STATE/sandboxes, O_PATH */
     int files_fd;             /* a folder of the network side: uploaded files */
@@ -50,6 +58,18 @@ struct abx__engine {
     struct abx_list gc_waiters; /* struct abx__wait.node: who asked for the collection under way */
     void *user;                 /* of engine.c */
 };
+
+void abx__reserve_open(struct abx__engine *e);
+void abx__reserve_close(struct abx__engine *e);
+/** Refills soon, if it is worth it. */
+void abx__reserve_plan(struct abx__engine *e);
+/** An id whose intent is on the disk. */
+int abx__reserve_take(struct abx__engine *e, char ret_id[ABX_STORE_ID_LEN + 1],
+                      struct abx_error *err);
+/** One that was taken and with which nothing was made. */
+void abx__reserve_give_back(struct abx__engine *e, const char id[ABX_STORE_ID_LEN + 1]);
+/** A random id without an intent. */
+void abx__reserve_mint(char out[ABX_STORE_ID_LEN + 1]);
 
 /** Opens the store, the pool, the server and the attached runtime's bookkeeping. The fields
  *  sandboxes_fd (taken), files_fd, isolation, port, url, domain and rt are the caller's. */

@@ -429,13 +429,9 @@ static void on_made(void *arg, const struct abx_sandbox_info *info, const struct
     }
 }
 
-static void mint(struct abx__sandbox *sb, bool is_secure)
+static void mint_secrets(struct abx__sandbox *sb, bool is_secure)
 {
-    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     unsigned char secret[ABX_STORE_TOKEN_LEN / 2];
-    sb->id[0] = 'i';
-    for (size_t i = 1; i < ABX_SANDBOX_ID_LEN; i++)
-        sb->id[i] = alphabet[randombytes_uniform(sizeof(alphabet) - 1)];
     randombytes_buf(sb->nonce, sizeof(sb->nonce));
     if (!is_secure)
         return;
@@ -580,7 +576,11 @@ static struct abx__sandbox *sandbox_new(struct abx__engine *e, struct abx_error 
 static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct abx_error *err)
 {
     const struct abx__blueprint *bp = sb->blueprint;
-    mint(sb, p->is_secure);
+    if (p->is_hidden)
+        abx__reserve_mint(sb->id);
+    else if (abx__reserve_take(sb->engine, sb->id, err) < 0)
+        return -1;
+    mint_secrets(sb, p->is_secure);
     memcpy(sb->template_name, bp->template_id, sizeof(sb->template_name));
     memcpy(sb->alias, bp->alias, sizeof(sb->alias));
     memcpy(sb->build_id, bp->build_id, sizeof(sb->build_id));
@@ -597,9 +597,11 @@ static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct
                            "metadata and envVars: more than %d bytes each", TEXT_MAX);
     if (load_metadata(sb, err) < 0 || mint_server_tokens(sb, p->envs, err) < 0)
         return -1;
-    struct abx_store_sandbox row = row_of(sb);
     if (abx_map_set(&sb->engine->sandboxes, abx_str(sb->id), sb, NULL) < 0)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a sandbox");
+    if (!p->is_hidden) /* its intent is there already */
+        return 0;
+    struct abx_store_sandbox row = row_of(sb);
     return abx_store_create_begin(sb->engine->store, &row, err);
 }
 
@@ -637,6 +639,8 @@ int abx__sandbox_create(struct abx__engine *e, const struct abx__create *p, stru
         abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory for a sandbox");
     if (spec == NULL || fill_new(sb, p, err) < 0) {
         free(spec);
+        if (!p->is_hidden && sb->id[0] != '\0')
+            abx__reserve_give_back(e, sb->id);
         abx__sandbox_forget(sb);
         return -1;
     }

@@ -15,6 +15,7 @@
 #include "tests/unit/test.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -297,6 +298,25 @@ static inline bool kit_lives(const char *id)
     return stat(path, &st) == 0;
 }
 
+/* What the runtime side's gc does: folders of sandboxes that are not kept go. */
+static inline void kit_sweep(const char *const *keep, size_t keep_count)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/sandboxes", kit.dir);
+    ABX_AUTO_FD fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fdopendir(dup(fd));
+    const struct dirent *e;
+    assert_non_null(dir);
+    while ((e = readdir(dir)) != NULL) {
+        bool kept = !abx_store_id_is_valid(abx_str(e->d_name));
+        for (size_t i = 0; i < keep_count; i++)
+            kept = kept || strcmp(keep[i], e->d_name) == 0;
+        if (!kept)
+            (void)abx_fd_remove_tree(fd, e->d_name);
+    }
+    closedir(dir);
+}
+
 static inline void kit_remove(const char *id)
 {
     char path[160];
@@ -394,9 +414,9 @@ void abx_runtime_gc(struct abx_runtime *rt, const char *const *keep_ids, size_t 
                     abx_runtime_done_fn *done, void *arg)
 {
     (void)rt;
-    (void)keep_ids;
     kit.kept = keep_count;
     kit.gc_count++;
+    kit_sweep(keep_ids, keep_count);
     kit_push((struct kit_request){.op = KIT_GC, .done = done, .arg = arg});
 }
 void abx_runtime_close(struct abx_runtime *rt)

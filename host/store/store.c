@@ -236,14 +236,54 @@ static int drop_intents(struct abx_store *s, const char *id, struct abx_error *e
     return abx__stmt_run(&st, "drop intents", err);
 }
 
-static int create_begin(struct abx_store *s, const void *arg, struct abx_error *err)
+static bool has_intent(struct abx_store *s, const char *id)
 {
-    const struct abx_store_sandbox *sb = arg;
+    struct abx__stmt st;
+    abx__stmt_open(&st, s->db, "SELECT 1 FROM intents WHERE sandbox_id = ?");
+    abx__stmt_str(&st, abx_str(id));
+    bool found = abx__stmt_step(&st, "read intents", NULL) > 0;
+    abx__stmt_close(&st);
+    return found;
+}
+
+struct reservation {
+    char (*ids)[ABX_STORE_ID_LEN + 1];
+    size_t count;
+};
+
+static int reserve(struct abx_store *s, const void *arg, struct abx_error *err)
+{
+    const struct reservation *r = arg;
+    for (size_t i = 0; i < r->count; i++)
+        if (put_intent(s, r->ids[i], "create", err) < 0)
+            return -1;
+    return 0;
+}
+
+int abx_store_reserve(struct abx_store *s, char (*ids)[ABX_STORE_ID_LEN + 1], size_t count,
+                      struct abx_error *err)
+{
+    return abx__store_change(s, (struct abx__change){reserve, &(struct reservation){ids, count}},
+                             err);
+}
+
+int abx_store_unreserve_all(struct abx_store *s, struct abx_error *err)
+{
+    return abx__db_exec(
+        s->db, "DELETE FROM intents WHERE sandbox_id NOT IN (SELECT id FROM sandboxes)", err);
+}
+
+static int put_row(struct abx_store *s, const struct abx_store_sandbox *sb, struct abx_error *err)
+{
     struct abx__stmt st;
     abx__stmt_open(&st, s->db,
                    "INSERT INTO sandboxes(id, nonce, state, template, token, metadata, envs,"
-                   " started_ns, end_ms, build_id, alias, shim_pid, init_pid, shim_start)"
-                   " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0)");
+                   " started_ns, end_ms, build_id, alias, shim_pid, init_pid, shim_start,"
+                   " server_tokens) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                   " ON CONFLICT(id) DO UPDATE SET state = excluded.state,"
+                   " started_ns = excluded.started_ns, end_ms = excluded.end_ms,"
+                   " shim_pid = excluded.shim_pid, init_pid = excluded.init_pid,"
+                   " shim_start = excluded.shim_start, server_tokens = excluded.server_tokens");
     abx__stmt_str(&st, abx_str(sb->id));
     abx__stmt_blob(&st, sb->nonce, sizeof(sb->nonce));
     abx__stmt_str(&st, abx_str(sb->state));
@@ -258,7 +298,17 @@ static int create_begin(struct abx_store *s, const void *arg, struct abx_error *
     abx__stmt_i64(&st, sb->end_ms);
     abx__stmt_str(&st, abx_str(sb->build_id));
     abx__stmt_str(&st, abx_str(sb->alias));
-    if (abx__stmt_run(&st, "put sandbox", err) < 0)
+    abx__stmt_i64(&st, sb->shim_pid);
+    abx__stmt_i64(&st, sb->init_pid);
+    abx__stmt_i64(&st, (int64_t)sb->shim_start);
+    abx__stmt_str(&st, sb->server_tokens);
+    return abx__stmt_run(&st, "put sandbox", err);
+}
+
+static int create_begin(struct abx_store *s, const void *arg, struct abx_error *err)
+{
+    const struct abx_store_sandbox *sb = arg;
+    if (put_row(s, sb, err) < 0)
         return -1;
     return put_intent(s, sb->id, "create", err);
 }
@@ -272,23 +322,11 @@ int abx_store_create_begin(struct abx_store *s, const struct abx_store_sandbox *
 static int create_commit(struct abx_store *s, const void *arg, struct abx_error *err)
 {
     const struct abx_store_sandbox *sb = arg;
-    struct abx__stmt st;
-    abx__stmt_open(&st, s->db,
-                   "UPDATE sandboxes SET state = ?, started_ns = ?, end_ms = ?, shim_pid = ?,"
-                   " init_pid = ?, shim_start = ?, server_tokens = ? WHERE id = ?");
-    abx__stmt_str(&st, abx_str(sb->state));
-    abx__stmt_i64(&st, sb->started_ns);
-    abx__stmt_i64(&st, sb->end_ms);
-    abx__stmt_i64(&st, sb->shim_pid);
-    abx__stmt_i64(&st, sb->init_pid);
-    abx__stmt_i64(&st, (int64_t)sb->shim_start);
-    abx__stmt_str(&st, sb->server_tokens);
-    abx__stmt_str(&st, abx_str(sb->id));
-    if (abx__stmt_run(&st, "update sandbox", err) < 0)
+    if (drop_intents(s, sb->id, err) < 0)
         return -1;
-    if (sqlite3_changes(s->db) != 1)
-        return abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s", sb->id);
-    return drop_intents(s, sb->id, err);
+    if (sqlite3_changes(s->db) == 0)
+        return abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s was begun", sb->id);
+    return put_row(s, sb, err);
 }
 
 int abx_store_create_commit(struct abx_store *s, const struct abx_store_sandbox *sb,
@@ -310,9 +348,12 @@ static int destroy_begin(struct abx_store *s, const void *arg, struct abx_error 
     abx__stmt_str(&st, abx_str(d->id));
     if (abx__stmt_run(&st, "set state", err) < 0)
         return -1;
-    if (sqlite3_changes(s->db) != 1)
-        return abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s", d->id);
-    return put_intent(s, d->id, "destroy", err);
+    if (sqlite3_changes(s->db) == 1)
+        return put_intent(s, d->id, "destroy", err);
+    /* One whose creation failed has its intent only. */
+    return has_intent(s, d->id)
+               ? 0
+               : abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s", d->id);
 }
 
 int abx_store_destroy_begin(struct abx_store *s, const char *id, const char *state,

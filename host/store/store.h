@@ -50,13 +50,19 @@ int abx_store_key_put(struct abx_store *s, const char *name, struct abx_str key,
 /** Compares with every stored key, in constant time for each, without an early exit. */
 bool abx_store_key_matches(const struct abx_store *s, struct abx_str key);
 
-/** Intent and row of a new sandbox, before anything of it is made. */
+/** Intents of sandboxes that will be made, with no row yet: a creation then writes once. */
+int abx_store_reserve(struct abx_store *s, char (*ids)[ABX_STORE_ID_LEN + 1], size_t count,
+                      struct abx_error *err);
+/** Drops the intents of sandboxes that have no row: once nothing of them is left. */
+int abx_store_unreserve_all(struct abx_store *s, struct abx_error *err);
+/** Intent and row of a new sandbox whose id was not reserved, before anything of it is made. */
 int abx_store_create_begin(struct abx_store *s, const struct abx_store_sandbox *sb,
                            struct abx_error *err);
-/** The sandbox runs: the row as @sb says, the intent is gone. */
+/** The sandbox, which was reserved or begun, runs: the row as @sb says, the intent is gone. */
 int abx_store_create_commit(struct abx_store *s, const struct abx_store_sandbox *sb,
                             struct abx_error *err);
-/** The sandbox is about to be destroyed: intent, and the row's state set to @state. */
+/** The sandbox is about to be destroyed: intent, and the row's state set to @state; one that has no
+ *  row yet keeps the intent of its creation. */
 int abx_store_destroy_begin(struct abx_store *s, const char *id, const char *state,
                             struct abx_error *err);
 /** Nothing of the sandbox is left: row and intents go. An unknown id is fine. */

@@ -164,6 +164,37 @@ TEST(store_sandbox_goes_through_its_life)
     teardown();
 }
 
+TEST(store_reserved_ids_become_sandboxes_or_go)
+{
+    setup();
+    struct abx_store *s = open_store();
+    struct abx_error err = {0};
+    struct abx_store_sandbox sb = a_sandbox("iaaaaaaaaaaaaaaaaaaaa", 'f');
+    char ids[2][ABX_STORE_ID_LEN + 1] = {"iaaaaaaaaaaaaaaaaaaaa", "ibbbbbbbbbbbbbbbbbbbb"};
+    snprintf(sb.state, sizeof(sb.state), "running");
+    assert_int_equal(abx_store_create_commit(s, &sb, &err), -1);
+    assert_int_equal(err.code, ABX_NOT_FOUND);
+    assert_int_equal(abx_store_reserve(s, ids, 2, &err), 0);
+    assert_int_equal(look(s).count, 0); /* no row: nobody adopts one */
+    assert_int_equal(abx_store_create_commit(s, &sb, &err), 0);
+    struct seen seen = look(s);
+    assert_int_equal(seen.count, 1);
+    assert_false(seen.has_intent);
+    assert_string_equal(seen.last.token, sb.token);
+    assert_memory_equal(seen.last.nonce, sb.nonce, sizeof(sb.nonce));
+    /* a creation that failed has no row to mark */
+    assert_int_equal(abx_store_destroy_begin(s, ids[1], "killing", &err), 0);
+    assert_int_equal(abx_store_destroy_commit(s, ids[1], &err), 0);
+    assert_int_equal(abx_store_destroy_begin(s, ids[1], "killing", &err), -1);
+    /* those that never came to be */
+    assert_int_equal(abx_store_reserve(s, &ids[1], 1, &err), 0);
+    assert_int_equal(abx_store_unreserve_all(s, &err), 0);
+    assert_int_equal(abx_store_destroy_begin(s, ids[1], "killing", &err), -1);
+    assert_int_equal(look(s).count, 1);
+    abx_store_close(s);
+    teardown();
+}
+
 TEST(store_refuses_a_token_twice_and_an_unknown_id)
 {
     setup();
