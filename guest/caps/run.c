@@ -173,7 +173,7 @@ static int spawn(struct abx_run *r, const struct abx_run_spec *spec, const int e
                               .argv = spec->argv,
                               .envp = spec->envp,
                               .cwd = spec->cwd,
-                              .stdio = {-1, ends[0], ends[1]},
+                              .stdio = {spec->stdin_fd > 0 ? spec->stdin_fd : -1, ends[0], ends[1]},
                               .oom_score_adj = INT_MIN,
                               .new_session = true,
                               .umask = spec->umask,

@@ -16,6 +16,7 @@ struct abx_run_spec {
     uint32_t umask;      /* 0: 022 */
     const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
     int exec_fd;         /* a file that the child finds at number 3; 0 or -1: none */
+    int stdin_fd;        /* its input, the caller's own; 0: /dev/null */
 };
 struct abx_run_end {
     int exit_code; /* -N: killed by signal N */
@@ -28,7 +29,7 @@ struct abx_run_ops {
     /** Once, the last callback. */
     void (*on_end)(struct abx_run *r, const struct abx_run_end *end);
 };
-/** The child has a session of its own and /dev/null as its input. @err->sys tells why it could not
+/** The child has a session of its own. @err->sys tells why it could not
  *  start. On success the caller owns *ret. */
 int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,
                   const struct abx_run_ops *ops, void *owner, struct abx_run **ret,

@@ -171,8 +171,12 @@ static int open_host(struct abx__commands_host *h, struct abx_error *err)
     struct abx_arena a;
     struct abx_host_options o = {.name = "commands",
                                  .attached_fd = h->file_count ? -1 : (int)server->o.host_fd};
-    if (h->kind == ABX_HOST_TABLE)
-        return abx_err_set(err, ABX_UNIMPLEMENTED, "tables of commands in YAML are not built yet");
+    if (h->kind == ABX_HOST_TABLE) {
+        if (abx__table_load(h, err) < 0)
+            return -1;
+        go_on(h->all);
+        return 0;
+    }
     abx_arena_init(&a, 4 << 20);
     int r = launch(h, &a, &o, err);
     o.confine = abx__view_of_hosts(server->policy);

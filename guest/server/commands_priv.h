@@ -13,6 +13,8 @@ enum {
     ABX__FILES_MAX = 64,
 };
 
+struct abx__table_row; /* table_priv.h */
+
 /* One host: a process that serves some of the files, or a table of this process. */
 struct abx__commands_host {
     struct abx__commands *all;
@@ -31,6 +33,7 @@ struct abx__command {
     bool is_hidden;
     struct abx__commands_host *host;
     const struct abx_args *declared; /* what this server converts by; NULL: the host does */
+    const struct abx__table_row *row; /* of a table; NULL: of a process */
 };
 struct abx__custom_route {
     struct abx__commands_host *host;
@@ -50,6 +53,7 @@ struct abx__commands {
     struct abx_defer later;
     struct abx_error failure;
     int exit_code;
+    size_t table_running; /* programs of tables */
     bool has_failed, is_stopping;
 };
 
@@ -68,7 +72,17 @@ void abx__commands_set_group(struct abx__commands *s, struct abx_policy_code_gro
 /** A command by its name; NULL: none. */
 const struct abx__command *abx__command_find(const struct abx__commands *s, struct abx_str name);
 
+/* table_load.c, table.c */
+
+/** Reads a YAML file of commands and registers them. Blocks: before the server listens. */
+int abx__table_load(struct abx__commands_host *h, struct abx_error *err);
+/** Runs a command of a table; @args: the converted arguments, a JSON object. */
+void abx__table_call(struct abx__call *c, const struct abx__command *command, struct abx_str args);
+
 /* custom.c */
+
+/** 429: as many calls run in a host as may. */
+void abx__commands_too_many(struct abx__call *c);
 
 /** Runs the command for the call, which is answered now or later. */
 void abx__command_call(struct abx__call *c, const struct abx__command *command);

@@ -350,6 +350,14 @@ static const struct abx_host_call_ops call_ops = {on_result, on_error, on_respon
 
 /* ---- calls ---- */
 
+void abx__commands_too_many(struct abx__call *c)
+{
+    struct abx_policy_verdict v = {.endpoint = c->rule->id, .retry_after_s = 1};
+    abx_policy_deny(&v, ABX_POLICY_CONCURRENCY_LIMITED, "more than %d calls run in the command host",
+                    (int)ABX_HOST_CALLS_MAX);
+    abx__call_deny(c, &v);
+}
+
 static void start(struct abx__call *c, const struct abx__commands_host *h,
                   struct abx_host_call_text *text)
 {
@@ -363,14 +371,10 @@ static void start(struct abx__call *c, const struct abx__commands_host *h,
     c->data = abx_buf_failed(&ctx) ? NULL : abx_host_call_start(h->host, text, &call_ops, c, &why);
     if (c->data)
         return;
-    if (why == 429) {
-        struct abx_policy_verdict v = {.endpoint = c->rule->id, .retry_after_s = 1};
-        abx_policy_deny(&v, ABX_POLICY_CONCURRENCY_LIMITED,
-                        "more than %d calls run in the command host", (int)ABX_HOST_CALLS_MAX);
-        abx__call_deny(c, &v);
-        return;
-    }
-    abx__call_fail(c, 503, "HostUnavailable", "the command host can not take the call");
+    if (why == 429)
+        abx__commands_too_many(c);
+    else
+        abx__call_fail(c, 503, "HostUnavailable", "the command host can not take the call");
 }
 
 static bool wants_events(const struct abx__call *c)
@@ -401,6 +405,10 @@ void abx__command_call(struct abx__call *c, const struct abx__command *command)
     abx_buf_init(&args, ABX_HOST_LINE_MAX);
     if (!take_args(c, command, &args))
         return;
+    if (command->row) {
+        abx__table_call(c, command, abx_buf_str(&args));
+        return;
+    }
     struct abx_host_call_text text = {
         .command = command->name,
         .args = command->declared ? abx_buf_str(&args) : body_json(c),
