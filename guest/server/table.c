@@ -249,7 +249,7 @@ static bool set_cwd(struct abx__job *j, struct plan *p, const struct abx__word_v
             return no_memory(j);
         if (!abx__bounds_judge(&bounds, &ask, &dir, &j->verdict))
             return false;
-        j->noted_path = dir;
+        abx__job_note(j, dir);
     }
     p->cwd = abx_arena_c(&j->arena, dir);
     return p->cwd || no_memory(j);
