@@ -29,6 +29,8 @@ abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 abx_add_suite(interpreter_program 900 e2e ${CMAKE_SOURCE_DIR}/tests/interpreter/run)
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
+# What its confined processes can not do: places where one is started x attacks.
+abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)
 abx_add_suite(server_system 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/system)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
