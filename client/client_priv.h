@@ -68,6 +68,9 @@ int abx__client_fail_answer(struct abx_client_error *err, const char *hop, const
                             int status, struct abx_str body);
 int abx__client_fail_base(struct abx_client_error *err, const char *id, const char *hop,
                           const struct abx_error *base);
+/** 0 when the policy library accepts the document; else E8002 with its first fault and the place.
+ */
+int abx__policy_check(const char *json, struct abx_client_error *err);
 /** The value of a key in the client configuration file, heap; NULL if absent. */
 char *abx__config_get(const char *key);
 

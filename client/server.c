@@ -149,6 +149,12 @@ int abx_sandbox_server_at(struct abx_sandbox *sb, uint16_t port, const char *tok
     return 0;
 }
 
+int abx_sandbox_server(struct abx_sandbox *sb, struct abx_server **ret,
+                       struct abx_client_error *err)
+{
+    return abx_sandbox_server_at(sb, DEFAULT_PORT, NULL, ret, err);
+}
+
 void abx_server_close(struct abx_server *s)
 {
     if (s == NULL)
@@ -433,6 +439,8 @@ int abx_sandbox_start_server(struct abx_sandbox *sb, const struct abx_server_opt
     struct abx_server *s = NULL;
     if (o->policy_json && o->preset)
         return abx__client_fail(err, "E8002", "client", "a policy or a preset, not both");
+    if (o->policy_json && abx__policy_check(o->policy_json, err) < 0)
+        return -1;
     if (abx_sandbox_server_at(sb, o->port, o->token, &s, err) < 0)
         return -1;
     bool answers = abx_server_health(s, &unused) == 0;

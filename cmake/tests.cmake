@@ -42,5 +42,10 @@ abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
 abx_add_suite(commands_behaviour 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/behaviour)
 abx_add_suite(commands_kinds 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/kinds)
+# libabx itself, and abx server, against an engine: a program of the public header alone.
+add_executable(client_server ${CMAKE_SOURCE_DIR}/tests/client/server.c)
+target_link_libraries(client_server PRIVATE abx_client)
+set_target_properties(client_server PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+abx_add_suite(client_library 600 e2e ${CMAKE_SOURCE_DIR}/tests/client/run)
 # The wheels beside the unmodified published client, against an engine.
 abx_add_suite(e2e_wheels 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/wheels)

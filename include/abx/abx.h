@@ -213,12 +213,17 @@ struct abx_server_options {
     bool adopt;                 /* a server that answers already is fine */
     uint32_t timeout_ms;        /* default 30 s */
 };
-/** Starts agent-sandbox-server and waits until it is healthy. It outlives the caller. */
+/** Starts agent-sandbox-server and waits until it is healthy. It outlives the caller. The policy is
+ *  checked before anything is sent: E8002 with the place. E5001: a server answers there already, it
+ *  ended (with how, and what it said), or it is not healthy in time. */
 ABX_API int abx_sandbox_start_server(struct abx_sandbox *sb, const struct abx_server_options *o,
                                      struct abx_server **ret, struct abx_client_error *err);
 /** A handle on a server that is there; makes no request. @token NULL: none. */
 ABX_API int abx_sandbox_server_at(struct abx_sandbox *sb, uint16_t port, const char *token,
                                   struct abx_server **ret, struct abx_client_error *err);
+/** The same at port 9000 without a token. */
+ABX_API int abx_sandbox_server(struct abx_sandbox *sb, struct abx_server **ret,
+                               struct abx_client_error *err);
 ABX_API void abx_server_close(struct abx_server *s);
 /** Any request to it: *ret_status and the body (heap). No status is an error here. */
 ABX_API int abx_server_request(struct abx_server *s, const char *method, const char *path,
