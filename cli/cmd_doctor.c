@@ -2,6 +2,7 @@
  *
  * Reads and probes only; changes nothing. Exit 1 when something that is needed is missing. */
 #include "cli/cli.h"
+#include "cli/ids.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -82,24 +83,6 @@ static void check_userns(const struct cli *cli, struct finding *f)
         say(f, OK, "up to %lld", (long long)max);
 }
 
-static bool has_range(const char *path, const char *name, uid_t uid)
-{
-    ABX_AUTO_FREE char *text = NULL;
-    if (abx_fd_read_file(AT_FDCWD, path, 1 << 20, &text, NULL) < 0)
-        return false;
-    char id[16];
-    snprintf(id, sizeof(id), "%u", (unsigned)uid);
-    struct abx_str rest = abx_str(text), line, who, start, count;
-    while (abx_str_split(&rest, '\n', &line)) {
-        uint32_t n;
-        if (abx_str_split(&line, ':', &who) && abx_str_split(&line, ':', &start) &&
-            abx_str_split(&line, ':', &count) && abx_parse_u32(count, &n) == 0 && n >= 65536 &&
-            (abx_str_is(who, name) || abx_str_is(who, id)))
-            return true;
-    }
-    return false;
-}
-
 static void check_ids(const struct cli *cli, struct finding *f)
 {
     (void)cli;
@@ -107,12 +90,10 @@ static void check_ids(const struct cli *cli, struct finding *f)
         say(f, OK, "root: each sandbox has a private range of ids");
         return;
     }
-    const char *name = getenv("USER") ? getenv("USER") : "USER";
-    bool has =
-        has_range("/etc/subuid", name, geteuid()) && has_range("/etc/subgid", name, getegid());
-    if (has && access("/usr/bin/newuidmap", X_OK) == 0)
+    char name[CLI_USER_NAME];
+    if (cli_ids_have_range(name) && access("/usr/bin/newuidmap", X_OK) == 0)
         say(f, OK, "a subordinate range of 65,536 ids");
-    else if (has)
+    else if (cli_ids_have_range(name))
         say(f, NOTE, "a range, but no newuidmap (package uidmap): level shared-uid");
     else
         say(f, NOTE,

@@ -1,5 +1,6 @@
 /* cli/cmd_image.c: abx image build, list: images that templates stand on. */
 #include "cli/cli.h"
+#include "cli/ids.h"
 #include "host/image/base.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
@@ -152,6 +153,21 @@ static void print_done(const struct cli *cli, const char *name, const char *reci
         printf("%s %.12s%s\n", name, recipe, cached ? " (cached)" : "");
 }
 
+/* Without a range of ids neither mmdebstrap nor the engine can make one: an exit code, 0 with it.
+ */
+static int need_range(void)
+{
+    char name[CLI_USER_NAME];
+    if (geteuid() == 0 || (cli_ids_have_range(name) && access("/usr/bin/newuidmap", X_OK) == 0))
+        return 0;
+    fprintf(stderr,
+            "abx: E8004 an image needs a range of ids, and %s has none\n"
+            "     next: as root, apt install uidmap, and add the line \"%s:100000:65536\" to "
+            "/etc/subuid and the same line to /etc/subgid\n",
+            name, name);
+    return 1;
+}
+
 static int run_build(struct cli *cli)
 {
     const char *name = cli->args[0];
@@ -170,6 +186,9 @@ static int run_build(struct cli *cli)
         print_done(cli, name, recipe, true);
         return 0;
     }
+    int lacks = need_range();
+    if (lacks != 0)
+        return lacks;
     if (!cli->v.quiet)
         fputs("abx: making it of Debian packages; this takes half a minute\n", stderr);
     ABX_AUTO_FD out = open_output(cli, &err);

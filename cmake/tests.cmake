@@ -15,6 +15,7 @@ abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
 abx_add_suite(e2e_interpreter 900 e2e ${CMAKE_SOURCE_DIR}/tests/compat/interpreter)
 abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cli)
 abx_add_suite(e2e_templates 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/templates)
+abx_add_suite(e2e_no_range 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/no_range)
 abx_add_suite(e2e_docs 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
 abx_add_suite(e2e_dist 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/dist)
 
