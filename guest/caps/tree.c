@@ -228,7 +228,7 @@ int abx__tree_beside(int dir_fd, mode_t mode, char name[ABX__BESIDE])
     for (int i = 0; i < 100; i++) {
         struct abx_buf b = {.ptr = name, .cap = ABX__BESIDE, .max = ABX__BESIDE - 1};
         abx_buf_putf(&b, ".abx-put-%d-%u", (int)getpid(), counter++);
-        int fd = abx__tree_open_at(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+        int fd = abx__tree_open_at(dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
         if (fd != -EEXIST)
             return fd;
     }

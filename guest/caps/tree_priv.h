@@ -10,5 +10,5 @@ enum { ABX__BESIDE = 40 };
 int abx__tree_open_at(int dir_fd, const char *name, int flags, mode_t mode);
 /* The folder that holds @path (O_PATH), and the last component. */
 int abx__tree_parent(struct abx_str path, char name[NAME_MAX + 1]);
-/* A new file under a name that nobody else uses, open for writing. */
+/* A new file under a name that nobody else uses, open for both. */
 int abx__tree_beside(int dir_fd, mode_t mode, char name[ABX__BESIDE]);

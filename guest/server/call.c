@@ -33,6 +33,15 @@ struct abx_str abx__call_query(const struct abx__call *c, const char *name)
     return find(c->query, c->query_count, name);
 }
 
+struct abx_str abx__call_header(const struct abx__call *c, const char *name)
+{
+    const struct abx_http_head *head = c->req->head;
+    for (size_t i = 0; i < head->header_count; i++)
+        if (abx_str_is_nocase(head->headers[i].name, name))
+            return head->headers[i].value;
+    return (struct abx_str){0};
+}
+
 struct abx_str abx__call_param(const struct abx__call *c, const char *name)
 {
     return find(c->params, c->param_count, name);

@@ -441,5 +441,6 @@ const struct abx__route abx__files_routes[] = {
     {"files_archive", abx__archive_post},
     {"files_watch", abx__watch_get},
     {"files_raw_get", abx__raw_get},
+    {"files_raw_put", abx__raw_put, .takes_bytes = true},
     {"files_tree_get", abx__tree_get},
     {0}};

@@ -24,11 +24,35 @@ static void job_free(struct abx__job *j)
     free(j);
 }
 
+static void on_run(struct abx_work *w)
+{
+    struct abx__job *j = w->owner;
+    if (j->run)
+        j->run(j);
+}
+
+static void on_undone(struct abx_work *w)
+{
+    job_free(w->owner);
+}
+
+/* Nobody waits any more. */
+static void let_go(struct abx__job *j)
+{
+    j->call = NULL;
+    j->run = j->undo;
+    if (j->undo == NULL ||
+        abx_work_start(&j->work, &j->server->loop, on_run, on_undone, j, NULL) < 0)
+        job_free(j);
+}
+
 static void on_call_close(struct abx__call *c, bool aborted)
 {
     struct abx__job *j = c->data;
     (void)aborted;
     j->call = NULL;
+    if (j->is_held && !j->is_running)
+        let_go(j);
 }
 
 static void copy_query(struct abx__job *j, const struct abx__call *c)
@@ -86,30 +110,40 @@ static void answer(struct abx__job *j)
     }
 }
 
+static bool has_failed(const struct abx__job *j)
+{
+    return j->verdict.code != ABX_POLICY_OK || j->errnum || j->fail_status;
+}
+
+void abx__job_end(struct abx__job *j)
+{
+    struct abx__call *c = j->call;
+    if (c->on_close == on_call_close)
+        c->on_close = NULL;
+    if (!abx__call_is_answered(c)) /* of a body that stopped coming it is */
+        answer(j);
+    let_go(j);
+}
+
 static void on_done(struct abx_work *w)
 {
     struct abx__job *j = w->owner;
-    if (j->call) {
-        struct abx__call *c = j->call;
-        if (c->on_close == on_call_close)
-            c->on_close = NULL;
-        answer(j);
-    }
-    job_free(j);
-}
-
-static void on_run(struct abx_work *w)
-{
-    struct abx__job *j = w->owner;
-    if (j->run)
-        j->run(j);
+    j->is_running = false;
+    if (j->call == NULL)
+        let_go(j);
+    else if (j->is_held && !has_failed(j) && !abx__call_is_answered(j->call))
+        j->done(j);
+    else
+        abx__job_end(j);
 }
 
 void abx__job_start(struct abx__job *j)
 {
     struct abx_error err = {0};
+    j->is_running = true;
     if (abx_work_start(&j->work, &j->server->loop, on_run, on_done, j, &err) == 0)
         return;
+    j->is_running = false;
     j->call->on_close = NULL;
     abx__call_fail(j->call, 500, "OSError", "%s", err.msg);
     job_free(j);

@@ -10,7 +10,6 @@ enum { ABX__TAG = 96 };
 void abx__raw_tag(const struct stat *st, char out[ABX__TAG]);
 /** Whether a list of If-Match or If-None-Match names @tag, or is "*". */
 bool abx__raw_names_tag(struct abx_str list, const char *tag);
-/** The first header of that name; ptr NULL: none. */
-struct abx_str abx__raw_header(const struct abx__call *c, const char *name);
 
 void abx__raw_get(struct abx__call *c); /* raw_get.c */
+void abx__raw_put(struct abx__call *c); /* raw_put.c */

@@ -37,15 +37,6 @@ bool abx__raw_names_tag(struct abx_str list, const char *tag)
     return false;
 }
 
-struct abx_str abx__raw_header(const struct abx__call *c, const char *name)
-{
-    const struct abx_http_head *head = c->req->head;
-    for (size_t i = 0; i < head->header_count; i++)
-        if (abx_str_is_nocase(head->headers[i].name, name))
-            return head->headers[i].value;
-    return (struct abx_str){0};
-}
-
 /* ---- the bytes ---- */
 
 struct file {
@@ -151,10 +142,10 @@ static int pick_range(const struct abx__call *c, uint64_t size, const char *tag,
                       struct abx_range *ret)
 {
     struct abx_range ranges[ABX_RANGES];
-    struct abx_str if_range = abx__raw_header(c, "If-Range");
+    struct abx_str if_range = abx__call_header(c, "If-Range");
     if (if_range.ptr && !abx_str_is(if_range, tag))
         return 0;
-    int n = abx_ranges_parse(abx__raw_header(c, "Range"), size, ranges);
+    int n = abx_ranges_parse(abx__call_header(c, "Range"), size, ranges);
     if (n == 1)
         *ret = ranges[0];
     return n == 1 || n < 0 ? n : 0;
@@ -188,7 +179,7 @@ static void raw_done(struct abx__job *j)
     uint64_t size = (uint64_t)r->st.st_size;
     struct abx_range range = {0, size};
     abx__raw_tag(&r->st, tag);
-    if (abx__raw_names_tag(abx__raw_header(c, "If-None-Match"), tag)) {
+    if (abx__raw_names_tag(abx__call_header(c, "If-None-Match"), tag)) {
         not_modified(c, tag);
         return;
     }
@@ -199,7 +190,7 @@ static void raw_done(struct abx__job *j)
     }
     struct file *f = calloc(1, sizeof(*f));
     enum abx_coding coding =
-        abx_coding_pick(abx__raw_header(c, "Accept-Encoding"), is_part > 0 || size == 0);
+        abx_coding_pick(abx__call_header(c, "Accept-Encoding"), is_part > 0 || size == 0);
     if (f == NULL || (coding == ABX_CODING_GZIP &&
                       abx_deflate_init(&f->deflate, ABX_DEFLATE_GZIP) < 0)) {
         free(f);

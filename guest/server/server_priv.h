@@ -166,6 +166,8 @@ void abx__server_on_refusal(void *user, int status, const char *message, struct 
 void abx__calls_sweep(struct abx__server *s);
 /** The value of a query parameter; ptr NULL when absent or empty. */
 struct abx_str abx__call_query(const struct abx__call *c, const char *name);
+/** The first header of that name; ptr NULL: none. It lives as long as the call. */
+struct abx_str abx__call_header(const struct abx__call *c, const char *name);
 /** The part of the path that {name} stands for. */
 struct abx_str abx__call_param(const struct abx__call *c, const char *name);
 /** A member of the body, NULL when absent. */
@@ -263,7 +265,13 @@ struct abx__job {
     void (*done)(struct abx__job *j); /* loop thread, call not NULL, nothing was refused; NULL:
                                          answer 200 and `out` */
     void (*drop)(struct abx__job *j); /* before the job goes; may be NULL */
-    void *data;                       /* of run and done, in the arena */
+    /** Pool thread, before drop, unless it was set to NULL: takes back what run began. */
+    void (*undo)(struct abx__job *j);
+    /* Set before the start: a job that succeeds is not over. `done` (which must be there) starts it
+     * again, or waits and does so later, or clears this and ends it. */
+    bool is_held;
+    bool is_running; /* private */
+    void *data;      /* of run and done, in the arena */
     /* the outcome, set by run; the first that is set is answered */
     struct abx_policy_verdict verdict;
     int fail_status;
@@ -279,6 +287,8 @@ struct abx__job {
  *  @out_max bounds the document. */
 struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *j), size_t out_max);
 void abx__job_start(struct abx__job *j);
+/** Answers with the outcome, now; of a job that is held and does not run. */
+void abx__job_end(struct abx__job *j);
 /** job->data, zeroed; NULL: the outcome is set and run will not be called. */
 void *abx__job_data(struct abx__job *j, size_t size);
 /** Of the query that the call had. */

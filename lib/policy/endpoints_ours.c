@@ -16,6 +16,8 @@
 static const struct abx_endpoint endpoints[] = {
     {"files_raw_get", "GET", "/files/raw", {NULL}, COMMON | L(MAX_BYTES), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
      "Read the bytes of a file, or a range of them", {"files_download_stream"}},
+    {"files_raw_put", "PUT", "/files/raw", {NULL}, COMMON | L(MAX_BYTES), P(ALLOW_EXTENSIONS) | P(DENY_EXTENSIONS) | P(OVERWRITE), ABX_GROUP_FILE_OPS, FILES, ABX_OP_WRITE,
+     "Write the bytes of a file, whole or by parts", {"files_upload_stream"}},
     {"files_tree_get", "GET", "/files/tree", {NULL}, COMMON | L(MAX_BYTES) | L(MAX_FILES), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
      "Read a folder as an archive", {"files_archive"}},
 };
