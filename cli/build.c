@@ -194,6 +194,7 @@ static int run(struct job *j, struct abx_build_result *ret)
                                   .force = j->cli->v.no_cache,
                                   .envd_inject = p->envd_inject ? "true" : "false",
                                   .network = p->t.network,
+                                  .proc_hidepid = p->t.proc_hidepid,
                                   .open_files = open_files,
                                   .on_log = on_log,
                                   .arg = j};

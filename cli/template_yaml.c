@@ -217,6 +217,7 @@ static const struct key keys[] = {
     /* ours; the published client keeps and ignores them */
     {"dockerfile", TEXT, AT(dockerfile), false, 0, 0, NULL, NULL},
     {"envd_inject", CHOICE, AT(envd_inject), false, 0, 0, "auto true false", NULL},
+    {"proc_hidepid", CHOICE, AT(proc_hidepid), false, 0, 0, "true false", NULL},
     {"build_args", CUSTOM, 0, false, 0, 0, NULL, check_build_args},
     {"build", CUSTOM, 0, false, 0, 0, NULL, check_build},
     {"platforms", CUSTOM, 0, false, 0, 0, NULL, check_platforms},

@@ -12,6 +12,7 @@ struct cli_template {
     const char *image, *provider, *template_id;
     const char *dockerfile;        /* default "Dockerfile" */
     const char *envd_inject;       /* auto, true, false */
+    const char *proc_hidepid;      /* true, false; NULL: not said */
     const char *network;           /* of RUN; "none" */
     uint32_t cpu_count, memory_mb; /* 0: the platform's */
     const struct abx_yaml *env, *build_args, *provides, *ports, *server, *tags; /* NULL: absent */

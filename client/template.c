@@ -221,13 +221,15 @@ static void put_start(struct abx_json_writer *w, const struct abx_build_options 
         put_step(w, &o->steps[i]);
     abx_json_end_array(w);
     abx_json_kv_bool(w, "force", o->force);
-    if (o->envd_inject || o->network) {
+    if (o->envd_inject || o->network || o->proc_hidepid) {
         abx_json_key(w, ABX_STR("abx"));
         abx_json_begin_object(w);
         if (o->envd_inject)
             abx_json_kv_c(w, "envdInject", o->envd_inject);
         if (o->network)
             abx_json_kv_c(w, "network", o->network);
+        if (o->proc_hidepid)
+            abx_json_kv_bool(w, "procHidepid", strcmp(o->proc_hidepid, "true") == 0);
         abx_json_end_object(w);
     }
     abx_json_end_object(w);

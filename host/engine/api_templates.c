@@ -149,6 +149,7 @@ static void write_abx(struct abx_json_writer *w, const struct abx_store_build *b
     abx_json_begin_object(w);
     abx_json_kv_c(w, "base", bp->base);
     abx_json_kv_c(w, "envdInject", bp->envd_inject);
+    abx_json_kv_bool(w, "procHidepid", bp->proc_hidepid);
     abx_json_kv_c(w, "startCmd", bp->start);
     abx_json_kv_c(w, "readyCmd", bp->ready);
     abx_json_kv_c(w, "user", bp->image == NULL ? "" : bp->image->user);

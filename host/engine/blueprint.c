@@ -69,6 +69,7 @@ void abx__blueprint_encode(const struct abx__blueprint *bp, struct abx_buf *out)
     abx_json_kv_c(&w, "ready", bp->ready);
     abx_json_kv_c(&w, "base", bp->base);
     abx_json_kv_c(&w, "envdInject", bp->envd_inject);
+    abx_json_kv_bool(&w, "procHidepid", bp->proc_hidepid);
     abx_json_kv_i64(&w, "bytes", bp->bytes);
     abx_json_key(&w, ABX_STR("tokenEnv"));
     abx_json_begin_array(&w);
@@ -82,6 +83,7 @@ void abx__blueprint_encode(const struct abx__blueprint *bp, struct abx_buf *out)
 
 struct doc {
     struct abx_str image, start, ready, base, envd_inject;
+    bool proc_hidepid;
     int64_t bytes;
     struct abx_json_array token_env;
 };
@@ -92,6 +94,7 @@ static const struct abx_json_field doc_fields[] = {
     {"ready", ABX_JSON_STR, AT(ready), 0},
     {"base", ABX_JSON_STR, AT(base), 0},
     {"envdInject", ABX_JSON_STR, AT(envd_inject), 0},
+    {"procHidepid", ABX_JSON_BOOL, AT(proc_hidepid), 0},
     {"bytes", ABX_JSON_I64, AT(bytes), 0},
     {"tokenEnv", ABX_JSON_ARRAY, AT(token_env), .item = ABX_JSON_STR},
     {0}};
@@ -103,6 +106,7 @@ static int fill(struct abx__blueprint *bp, const struct doc *d, struct abx_error
         abx__blueprint_set(&bp->start, d->start, err) < 0 ||
         abx__blueprint_set(&bp->ready, d->ready, err) < 0)
         return -1;
+    bp->proc_hidepid = d->proc_hidepid;
     bp->bytes = d->bytes;
     bool fits = abx_str_to_c(d->base, bp->base, sizeof(bp->base)) == 0 &&
                 abx_str_to_c(d->envd_inject, bp->envd_inject, sizeof(bp->envd_inject)) == 0 &&

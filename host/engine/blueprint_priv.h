@@ -25,6 +25,7 @@ struct abx__blueprint {
     char *start, *ready;      /* "" when there is none; never NULL in a decoded one */
     char base[ABX__BASE_MAX]; /* "base: stand-in for ..." */
     char envd_inject[8];      /* "true", "false", or "" when the builder did not say */
+    bool proc_hidepid;        /* /proc of its sandboxes hides other users' processes (M18) */
     int64_t bytes;            /* of the imported layers, 0 when not known */
     char token_env[ABX__TOKEN_ENVS][ABX__TOKEN_ENV_MAX + 1];
     size_t token_env_count;

@@ -196,7 +196,8 @@ TEST(builds_steps_in_order_with_logs)
     setup();
     struct named n =
         build("hello", "{\"fromImage\":\"fc-e2b-registry.cn-hangzhou.cr.aliyuncs.com/runtime/"
-                       "base:v0.0.49\",\"abx\":{\"envdInject\":\"false\",\"network\":\"none\"},"
+                       "base:v0.0.49\",\"abx\":{\"envdInject\":\"false\",\"network\":\"none\","
+                       "\"procHidepid\":true},"
                        "\"steps\":[{\"type\":\"USER\",\"args\":[\"root\"]},"
                        "{\"type\":\"ENV\",\"args\":[\"A\",\"1\"],\"gzip\":true},"
                        "{\"type\":\"WORKDIR\",\"args\":[\"/app\"]},"
@@ -234,6 +235,7 @@ TEST(builds_steps_in_order_with_logs)
     assert_true(kit_said("[finalize] ready"));
     expect(200, kit_ask("GET", "/templates/local%2Fhello", NULL, NULL));
     assert_true(kit_said("\"envdInject\":\"false\""));
+    assert_true(kit_said("\"procHidepid\":true"));
     assert_true(kit_said("\"base\":\"base: stand-in for runtime/base:v0.0.49\""));
     assert_true(kit_said("\"user\":\"root\",\"workdir\":\"/app\""));
     kit_teardown();

@@ -98,6 +98,8 @@ static int apply_plan(struct abx__job *j, struct abx_error *err)
     if (j->plan.envd_inject.len != 0 &&
         abx_str_to_c(j->plan.envd_inject, j->bp->envd_inject, sizeof(j->bp->envd_inject)) < 0)
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "envdInject is too long");
+    if (j->plan.has_hidepid)
+        j->bp->proc_hidepid = j->plan.proc_hidepid;
     j->bp->token_env_count = 0;
     return 0;
 }

@@ -23,10 +23,13 @@ static const struct abx_json_field step_fields[] = {
 
 struct own {
     struct abx_str envd_inject, network;
+    bool proc_hidepid, has_hidepid;
 };
 static const struct abx_json_field own_fields[] = {
     {"envdInject", ABX_JSON_STR, offsetof(struct own, envd_inject), 0},
     {"network", ABX_JSON_STR, offsetof(struct own, network), 0},
+    {"procHidepid", ABX_JSON_BOOL, offsetof(struct own, proc_hidepid),
+     .has_offset = offsetof(struct own, has_hidepid)},
     {0}};
 
 struct body {
@@ -147,6 +150,8 @@ int abx__plan_read(struct abx_str json, struct abx_arena *a, struct abx__plan *r
         return abx_err_set(err, ABX_INVALID_ARGUMENT,
                            "validation error: startCmd, readyCmd: more than %d bytes", COMMAND_MAX);
     b.plan.envd_inject = b.own.envd_inject;
+    b.plan.proc_hidepid = b.own.proc_hidepid;
+    b.plan.has_hidepid = b.own.has_hidepid;
     *ret = b.plan;
     return 0;
 }

@@ -612,6 +612,7 @@ static void fill_spec(const struct abx__sandbox *sb, struct abx_sandbox_spec *sp
     spec->memory_mb = sb->memory_mb;
     spec->cpu_count = sb->cpu;
     spec->pids_max = ABX_SANDBOX_PIDS;
+    spec->hide_pids = sb->blueprint->proc_hidepid;
     if (sb->blueprint->image == NULL)
         memcpy(spec->template_name, "host", 5);
     else

@@ -272,6 +272,8 @@ void abx__ops_sandbox(const struct abx__ops_spec *o, struct abx_buf *out)
         if (is_host)
             put_host_folders(o, out);
     }
+    if (o->spec->hide_pids)
+        put(out, (struct row){ABX_SHIM_HIDE_PIDS, .a = "/proc"});
     put_rows(out, environment, ABX_COUNTOF(environment));
     if (o->spec->is_step)
         put_rows(out, step_args, ABX_COUNTOF(step_args));

@@ -56,7 +56,8 @@ struct abx_sandbox_spec {
     unsigned char nonce[ABX_NONCE_LEN];
     char template_name[64]; /* "host", or "image" for a sandbox of the layers below */
     uint32_t memory_mb, cpu_count, pids_max;
-    bool host_opt; /* bind /opt too */
+    bool host_opt;  /* bind /opt too */
+    bool hide_pids; /* /proc shows a process only what it may trace (M18) */
     bool is_step;  /* PID 1 is the role `step`: see abx_runtime_step() */
     uint32_t layer_count;
     struct abx_digest layers[ABX_LAYERS_MAX]; /* topmost first */

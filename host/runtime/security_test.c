@@ -261,6 +261,35 @@ static int body_setuid(struct kit *k)
 {
     return with_one(k, look_setuid);
 }
+/* The template option proc_hidepid. Where it is off a domain of Landlock still sees all of its uid. */
+static int body_hide_pids(struct kit *k)
+{
+    CHECK(kit_start(k) == 0);
+    for (int is_hidden = 0; is_hidden < 2; is_hidden++) {
+        const char *id = kit_id((unsigned)is_hidden);
+        struct abx_sandbox_spec spec = kit_spec(id);
+        spec.hide_pids = is_hidden == 1;
+        CHECK(kit_create_spec(k, &spec) == 0);
+        CHECK(kit_says(k, id, "@pids",
+                       is_hidden ? "locked 1 itself 1 other 0" : "locked 1 itself 1 other 1"));
+        CHECK(kit_says(k, id, "@pids", "plain itself 1"));
+        CHECK(!kit_says(k, id, "write /proc/sys/net/ipv4/ip_unprivileged_port_start", "allowed"));
+        CHECK(kit_destroy(k, id) == 0);
+    }
+    CHECK(kit_stop(k) == 0);
+    return 0;
+}
+
+TEST(t_sec_m18_proc_hides_pids_as_root)
+{
+    kit_run(0, body_hide_pids);
+}
+
+TEST(t_sec_m18_proc_hides_pids_as_a_user)
+{
+    kit_run(kit_plain_uid(), body_hide_pids);
+}
+
 TEST(t_sec_s51_setuid_files_of_a_layer)
 {
     kit_run(0, body_setuid);

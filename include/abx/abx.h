@@ -156,6 +156,7 @@ struct abx_build_options {
     uint32_t cpu_count, memory_mb;     /* 0: the platform's */
     bool force;                        /* nothing from the cache */
     const char *envd_inject;           /* "true", "false"; NULL: not said. Local engine only */
+    const char *proc_hidepid;          /* the same: /proc hides what a process may not trace */
     const char *network;               /* of RUN; NULL: "none". Local engine only */
     uint32_t timeout_ms;               /* of the whole build; 0: one hour */
     /** Opens the archive (tar or tar.gz) for a files_hash that the platform lacks: a regular file

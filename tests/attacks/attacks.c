@@ -113,6 +113,42 @@ static void namespaces(FILE *out, const char *arg)
     cat(out, "/proc/sys/user/max_user_namespaces");
 }
 
+static bool is_listed(pid_t pid)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%d", (int)pid);
+    bool found = false;
+    DIR *d = opendir("/proc");
+    const struct dirent *e;
+    while (d != NULL && (e = readdir(d)) != NULL)
+        found = found || strcmp(e->d_name, name) == 0;
+    if (d != NULL)
+        closedir(d);
+    return found;
+}
+
+/* M18: what a process in a Landlock domain of its own sees of one of the same uid that is not. */
+static void pids(FILE *out, const char *arg)
+{
+    (void)arg;
+    enum { CREATE_RULESET = 444, RESTRICT_SELF = 446, MAKE_SOCK = 1 << 9 };
+    const uint64_t handled = MAKE_SOCK;
+    pid_t outside = getpid();
+    long pid = syscall(SYS_clone, (long)SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) {
+        long rules = syscall(CREATE_RULESET, &handled, sizeof(handled), 0);
+        bool is_locked = rules >= 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+                         syscall(RESTRICT_SELF, rules, 0) == 0;
+        fprintf(out, "locked %d itself %d other %d\n", is_locked, is_listed(getpid()),
+                is_listed(outside));
+        fflush(out);
+        _exit(0);
+    }
+    if (pid > 0)
+        waitpid((pid_t)pid, NULL, 0);
+    fprintf(out, "plain itself %d\n", is_listed(outside));
+}
+
 /* Each system call that S54 leaves out, with harmless arguments. */
 static void syscalls(FILE *out, const char *arg)
 {
@@ -345,6 +381,7 @@ const struct attack attacks[] = {
     {"kill-init", end},     {"limits", limits},
     {"list", list},         {"marks", marks},
     {"memory", memory},     {"namespaces", namespaces},
+    {"pids", pids},
     {"set-suid", set_suid}, {"sockets", sockets},
     {"stat", stat_file},    {"syscalls", syscalls},
     {"tcp", tcp},           {"write", write_file},
