@@ -61,3 +61,29 @@ struct abx_git_stats {
  * (may be NULL) for each name; false from it ends with false. */
 bool abx_git_numstat(struct abx_str *inout_text, struct abx_git_stats *ret,
                      bool (*on_path)(void *ctx, struct abx_str path), void *ctx);
+
+struct abx_git_commit { /* slices of the output */
+    struct abx_str hash, parents, author, author_mail, author_date;
+    struct abx_str committer, committer_mail, committer_date;
+    struct abx_str subject, body;
+};
+/** What `log -z` must print for abx_git_commit_next(). */
+#define ABX_GIT_COMMIT_FORMAT "--format=tformat:%H%n%P%n%an%n%ae%n%aI%n%cn%n%ce%n%cI%n%s%n%b"
+bool abx_git_commit_next(struct abx_str *inout_log, struct abx_git_commit *ret);
+
+struct abx_git_ref {
+    bool is_head, is_remote;
+    struct abx_str name, hash, upstream, date, subject;
+};
+/** What `for-each-ref` must print for abx_git_ref_next(). */
+#define ABX_GIT_REF_FORMAT                                                                         \
+    "--format=%(HEAD)%00%(refname)%00%(objectname)%00%(upstream:short)%00"                         \
+    "%(committerdate:iso-strict)%00%(subject)"
+bool abx_git_ref_next(struct abx_str *inout_refs, struct abx_git_ref *ret);
+
+struct abx_git_line { /* of `blame --line-porcelain` */
+    uint64_t number;
+    struct abx_str hash, author, summary, text;
+    int64_t author_time; /* seconds since the epoch */
+};
+bool abx_git_line_next(struct abx_str *inout_blame, struct abx_git_line *ret);

@@ -20,7 +20,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1 || size > 65536)
         return 0;
     struct abx_str all = {(const char *)data + 1, size - 1}, rest = all;
-    if (data[0] & 1) {
+    struct abx_git_commit commit;
+    struct abx_git_ref ref;
+    struct abx_git_line line;
+    if (data[0] & 2) {
+        while (abx_git_commit_next(&rest, &commit))
+            is_inside(&all, commit.body);
+        for (rest = all; abx_git_ref_next(&rest, &ref);)
+            is_inside(&all, ref.subject);
+        for (rest = all; abx_git_line_next(&rest, &line);)
+            is_inside(&all, line.text);
+    } else if (data[0] & 1) {
         ABX_ASSERT(abx_git_branch(&rest).len <= all.len);
         while (abx_git_status_next(&rest, &e)) {
             is_inside(&all, e.path);

@@ -202,3 +202,39 @@ TEST(git_numstat_counts_files_once_and_names_both_ends_of_a_rename)
     assert_true(abx_git_numstat(&text, &s, count_names, &names));
     assert_int_equal(s.files, 0);
 }
+
+TEST(git_commits_are_read_whole_or_not_at_all)
+{
+    struct abx_str log = ABX_STR("h1\np1 p2\na\na@x\nd1\nc\nc@x\nd2\nsubject\nbody\n\nmore\n\0"
+                                 "h2\n\na\na@x\nd1\nc\nc@x\nd2\ns\n\0cut\nshort\0");
+    struct abx_git_commit c;
+    assert_true(abx_git_commit_next(&log, &c));
+    assert_true(abx_str_is(c.hash, "h1") && abx_str_is(c.parents, "p1 p2"));
+    assert_true(abx_str_is(c.subject, "subject") && abx_str_is(c.body, "body\n\nmore"));
+    assert_true(abx_git_commit_next(&log, &c));
+    assert_true(abx_str_is(c.hash, "h2") && c.parents.len == 0 && c.body.len == 0);
+    assert_false(abx_git_commit_next(&log, &c));
+}
+
+TEST(git_references_and_blamed_lines)
+{
+    struct abx_str refs = ABX_STR("*\0refs/heads/a/b\0h\0origin/a\0d\0s\n"
+                                  " \0refs/remotes/o/m\0h\0\0d\0\nbad\n");
+    struct abx_str blame =
+        ABX_STR("h1 1 7 2\nauthor A B\nauthor-time 60\nsummary s\nfilename f\n\tx\ty\n"
+                "h1 2 8\nauthor A B\n\t\nh1 3 nine\n\tz\n");
+    struct abx_git_ref r;
+    struct abx_git_line l;
+    assert_true(abx_git_ref_next(&refs, &r));
+    assert_true(r.is_head && !r.is_remote && abx_str_is(r.name, "a/b"));
+    assert_true(abx_str_is(r.upstream, "origin/a") && abx_str_is(r.subject, "s"));
+    assert_true(abx_git_ref_next(&refs, &r));
+    assert_true(!r.is_head && r.is_remote && abx_str_is(r.name, "o/m"));
+    assert_false(abx_git_ref_next(&refs, &r));
+    assert_true(abx_git_line_next(&blame, &l));
+    assert_true(l.number == 7 && l.author_time == 60 && abx_str_is(l.text, "x\ty"));
+    assert_true(abx_str_is(l.author, "A B") && abx_str_is(l.summary, "s"));
+    assert_true(abx_git_line_next(&blame, &l));
+    assert_true(l.number == 8 && l.text.len == 0);
+    assert_false(abx_git_line_next(&blame, &l));
+}

@@ -33,4 +33,7 @@ void abx__git_start(struct abx__git *g, const char *const *words, size_t max,
 /** The `--numstat -z` at the front of the output, into g->stats. False: it names a denied path, and
  * that is answered. */
 bool abx__git_read_names(struct abx__git *g, struct abx_str *inout_text, bool is_cut);
+/** "diff" and "stats" of the open object: the text, with a line that says so when it was cut. */
+void abx__git_put_diff(const struct abx__git *g, struct abx_json_writer *w, struct abx_str out,
+                       bool is_cut);
 void abx__git_no_memory(struct abx__git *g);

@@ -65,26 +65,33 @@ static bool is_yes(struct abx_str text)
            abx_str_is(text, "1");
 }
 
-static void on_diff(struct abx__git *g, struct abx_str out, bool is_cut)
+void abx__git_put_diff(const struct abx__git *g, struct abx_json_writer *w, struct abx_str out,
+                       bool is_cut)
 {
-    ABX_AUTO_BUF body, text;
-    struct abx_json_writer w;
-    abx_buf_init(&body, DOCUMENT_MAX);
+    ABX_AUTO_BUF text;
     abx_buf_init(&text, DIFF_MAX + 256);
     abx_buf_put_str(&text, abx__whole_characters(out, is_cut));
     if (is_cut)
         abx_buf_putf(&text, "\n[cut: the diff is longer than %d bytes]\n", (int)DIFF_MAX);
+    abx_json_kv_str(w, "diff", abx_buf_str(&text));
+    abx_json_key(w, ABX_STR("stats"));
+    abx_json_begin_object(w);
+    abx_json_kv_i64(w, "files_changed", (int64_t)g->stats.files);
+    abx_json_kv_i64(w, "insertions", (int64_t)g->stats.insertions);
+    abx_json_kv_i64(w, "deletions", (int64_t)g->stats.deletions);
+    abx_json_end_object(w);
+    w->out->failed = w->out->failed || text.failed;
+}
+
+static void on_diff(struct abx__git *g, struct abx_str out, bool is_cut)
+{
+    ABX_AUTO_BUF body;
+    struct abx_json_writer w;
+    abx_buf_init(&body, DOCUMENT_MAX);
     abx_json_writer_init(&w, &body);
     abx_json_begin_object(&w);
-    abx_json_kv_str(&w, "diff", abx_buf_str(&text));
-    abx_json_key(&w, ABX_STR("stats"));
-    abx_json_begin_object(&w);
-    abx_json_kv_i64(&w, "files_changed", (int64_t)g->stats.files);
-    abx_json_kv_i64(&w, "insertions", (int64_t)g->stats.insertions);
-    abx_json_kv_i64(&w, "deletions", (int64_t)g->stats.deletions);
+    abx__git_put_diff(g, &w, out, is_cut);
     abx_json_end_object(&w);
-    abx_json_end_object(&w);
-    body.failed = body.failed || text.failed;
     abx__call_answer(g->call, &body);
 }
 

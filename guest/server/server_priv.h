@@ -106,14 +106,15 @@ struct abx__route {
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
     bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
-extern const struct abx__route abx__core_routes[];     /* core.c */
-extern const struct abx__route abx__files_routes[];    /* files.c */
-extern const struct abx__route abx__shell_routes[];    /* shell.c */
-extern const struct abx__route abx__commands_routes[]; /* commands.c */
-extern const struct abx__route abx__system_routes[];   /* system.c */
-extern const struct abx__route abx__env_routes[];      /* env.c */
-extern const struct abx__route abx__code_routes[];     /* code.c */
-extern const struct abx__route abx__git_routes[];      /* git_state.c */
+extern const struct abx__route abx__core_routes[];        /* core.c */
+extern const struct abx__route abx__files_routes[];       /* files.c */
+extern const struct abx__route abx__shell_routes[];       /* shell.c */
+extern const struct abx__route abx__commands_routes[];    /* commands.c */
+extern const struct abx__route abx__system_routes[];      /* system.c */
+extern const struct abx__route abx__env_routes[];         /* env.c */
+extern const struct abx__route abx__code_routes[];        /* code.c */
+extern const struct abx__route abx__git_routes[];         /* git_state.c */
+extern const struct abx__route abx__git_history_routes[]; /* git_history.c */
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */

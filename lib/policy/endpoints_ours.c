@@ -10,6 +10,7 @@
 #define L(name) (1u << ABX_LIMIT_##name)
 #define P(name) (1u << ABX_PARAM_##name)
 #define COMMON  ABX__LIMITS_COMMON
+#define GIT     (ABX_EP_EXTENSION | ABX_EP_YIELDS | ABX_EP_PATHS | ABX_EP_EXEC)
 #define FILES   (ABX_EP_EXTENSION | ABX_EP_PATHS)
 
 /* clang-format off */
@@ -20,6 +21,14 @@ static const struct abx_endpoint endpoints[] = {
      "Write the bytes of a file, whole or by parts", {"files_upload_stream"}},
     {"files_tree_get", "GET", "/files/tree", {NULL}, COMMON | L(MAX_BYTES) | L(MAX_FILES), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
      "Read a folder as an archive", {"files_archive"}},
+    {"git_log", "GET", "/git/log", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
+     "List the commits of a repository", {"git_diff"}},
+    {"git_show", "GET", "/git/show", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
+     "Show a commit and its diff", {"git_diff"}},
+    {"git_branches", "GET", "/git/branches", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
+     "List the branches of a repository", {"git_diff"}},
+    {"git_blame", "GET", "/git/blame", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
+     "Say which commit each line of a file is from", {"git_diff"}},
 };
 /* clang-format on */
 
