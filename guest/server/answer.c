@@ -19,6 +19,18 @@ static void put_error(struct abx_json_writer *w, const char *text, const char *t
     abx_json_kv_c(w, "type", type);
 }
 
+void abx__call_answer_media(struct abx__call *c, const char *media, struct abx_str text)
+{
+    const struct abx_http_extra extra[] = {{"Content-Type", abx_str(media)},
+                                           {"Cache-Control", ABX_STR("no-cache")},
+                                           {"X-Request-Id", abx_str(c->id)},
+                                           {0}};
+    ABX_ASSERT(c->status == 0);
+    c->status = 200;
+    abx__audit_call(c);
+    abx_http_answer(c->req, 200, extra, text);
+}
+
 void abx__call_answer_status(struct abx__call *c, int status, const struct abx_http_extra *extra,
                              struct abx_str json)
 {

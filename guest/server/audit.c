@@ -82,6 +82,7 @@ void abx__audit_call(struct abx__call *c)
     if (c->is_audited || c->rule == NULL)
         return;
     c->is_audited = true;
+    abx__counters_add(c->server->counters, c);
     const char *code = c->audit_code;
     if (code == NULL && (c->status >= 400 || c->status == 0))
         code = "error";
@@ -90,8 +91,10 @@ void abx__audit_call(struct abx__call *c)
     ABX_AUTO_BUF line;
     abx_buf_init(&line, LINE_MAX_BYTES);
     put_line(&line, c, code);
-    if (abx_buf_failed(&line))
+    if (abx_buf_failed(&line)) {
         c->server->audit_lost++;
-    else
-        write_line(c->server, abx_buf_str(&line));
+        return;
+    }
+    write_line(c->server, abx_buf_str(&line));
+    abx__audit_log_keep(c->server->audit_log, c->who.id, abx_buf_str(&line));
 }

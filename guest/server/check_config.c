@@ -3,6 +3,7 @@
 #include "guest/server/explain.h"
 #include "guest/server/policy_source.h"
 #include "guest/server/server.h"
+#include "guest/server/verbs.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/contract/contract.h"
@@ -56,6 +57,11 @@ static const char usage_text[] =
     "  --path PATH      ... on this path; --op read, write, delete or exec\n"
     "  --scopes A,B     ... for a caller with these scopes (default: all)\n";
 
+const char *abx__check_config_usage(void)
+{
+    return usage_text;
+}
+
 static int usage_error(const char *fmt, const char *what)
 {
     fputs("agent-sandbox-server check-config: error: ", stderr);
@@ -103,12 +109,8 @@ static bool take_flag(struct options *o, int id)
     const struct {
         int id;
         bool *flag;
-    } flags[] = {{O_JSON, &o->json},
-                 {O_STRICT, &o->strict},
-                 {O_NO_ENV, &o->no_env},
-                 {O_PEDANTIC, &o->pedantic},
-                 {O_KERNEL, &o->kernel},
-                 {'h', &o->help}};
+    } flags[] = {{O_JSON, &o->json},         {O_STRICT, &o->strict}, {O_NO_ENV, &o->no_env},
+                 {O_PEDANTIC, &o->pedantic}, {O_KERNEL, &o->kernel}, {'h', &o->help}};
     for (size_t i = 0; i < ABX_COUNTOF(flags); i++) {
         if (flags[i].id != id)
             continue;

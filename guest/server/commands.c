@@ -1,5 +1,6 @@
 /* guest/server/commands.c: the endpoints of commands. Loop thread. server-api.md 4.2. */
 #include "guest/server/commands_priv.h"
+#include "guest/server/mcp_priv.h"
 
 #include <stdlib.h>
 
@@ -12,6 +13,20 @@ enum { LIST_BYTES = 16 << 20, AVAILABLE_BYTES = 700 };
 static bool is_seen(const struct abx__command *command, const struct abx__call *c)
 {
     return !command->is_hidden && abx_scope_missing(c->who.scopes, command->scopes).ptr == NULL;
+}
+
+bool abx__command_visible_at(const struct abx__call *c, size_t index, struct abx__command_view *ret)
+{
+    const struct abx__commands *s = c->server->commands;
+    for (size_t i = 0; s && i < s->command_count; i++) {
+        const struct abx__command *command = &s->commands[i];
+        if (!is_seen(command, c) || index-- > 0)
+            continue;
+        *ret = (struct abx__command_view){
+            .name = command->name, .description = command->description, .args = command->args};
+        return true;
+    }
+    return false;
 }
 
 static void list_get(struct abx__call *c)

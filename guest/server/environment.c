@@ -71,6 +71,18 @@ void abx__environment_hide(const struct abx_policy *p)
     environ[kept] = NULL;
 }
 
+void abx__environment_drop(const char *name)
+{
+    size_t kept = 0;
+    for (size_t i = 0; environ[i]; i++) {
+        if (abx_str_is(name_of(environ[i]), name))
+            free(environ[i]);
+        else
+            environ[kept++] = environ[i];
+    }
+    environ[kept] = NULL;
+}
+
 static void free_vars(char **vars)
 {
     for (size_t i = 0; vars && vars[i]; i++)

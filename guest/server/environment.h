@@ -8,4 +8,6 @@ int abx__environment_take(void);
 /** Forgets what must reach no child: the tokens' variables and those of the policy, when tokens
  * exist. */
 void abx__environment_hide(const struct abx_policy *p);
+/** Takes one variable out. Before there are threads. */
+void abx__environment_drop(const char *name);
 void abx__environment_free(void);

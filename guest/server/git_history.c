@@ -189,7 +189,7 @@ static void start_show(struct abx__git *g, const char *form, const char *more, s
 
 static void on_show_diff(struct abx__git *g, struct abx_str out, bool is_cut)
 {
-    ABX_AUTO_BUF body;
+    ABX_AUTO_BUF body = {0};
     struct abx_json_writer w;
     struct abx_git_commit commit;
     struct show *s = g->data;

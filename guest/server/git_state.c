@@ -16,7 +16,7 @@ enum {
 
 static void on_status(struct abx__git *g, struct abx_str out, bool is_cut)
 {
-    ABX_AUTO_BUF body;
+    ABX_AUTO_BUF body = {0};
     struct abx_json_writer w;
     struct abx_git_entry entry;
     struct abx_str branch = abx_git_branch(&out), rest = out;

@@ -149,6 +149,11 @@ static int answer_of(const struct probe *p, int fd)
     return -1;
 }
 
+const struct abx__option *abx__healthcheck_rows(void)
+{
+    return options;
+}
+
 int abx__healthcheck_main(int argc, char **argv)
 {
     struct probe p = {

@@ -1,6 +1,8 @@
 /* guest/server/listen.c: the server's sockets. server.md 1, 2. */
 #include "guest/server/listen.h"
 
+#include "guest/server/environment.h"
+
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
@@ -91,19 +93,35 @@ int abx__listen_unix(const char *path, struct abx_error *err)
     return rc < 0 ? abx_err_sys(err, rc, "--unix %s", path) : abx_fd_take(&fd);
 }
 
-void abx__notify_ready(void)
+/* Of NOTIFY_SOCKET; len 0: nobody asks. */
+static struct {
+    struct sockaddr_un address;
+    socklen_t len;
+} notify;
+
+void abx__notify_take(void)
 {
-    static const char message[] = "READY=1";
+    static const char *const names[] = {"NOTIFY_SOCKET",  "LISTEN_FDS",   "LISTEN_PID",
+                                        "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC"};
     const char *path = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
     size_t len = path ? strlen(path) : 0;
-    if (len == 0 || len >= sizeof(a.sun_path))
+    if (len > 0 && len < sizeof(notify.address.sun_path)) {
+        notify.address.sun_family = AF_UNIX;
+        memcpy(notify.address.sun_path, path, len);
+        if (path[0] == '@')
+            notify.address.sun_path[0] = '\0';
+        notify.len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+    }
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++)
+        abx__environment_drop(names[i]);
+}
+
+void abx__notify(const char *message)
+{
+    if (notify.len == 0)
         return;
-    memcpy(a.sun_path, path, len);
-    if (a.sun_path[0] == '@')
-        a.sun_path[0] = '\0';
-    ABX_AUTO_FD fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    ABX_AUTO_FD fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0)
-        sendto(fd, message, sizeof(message) - 1, MSG_NOSIGNAL, (struct sockaddr *)&a,
-               (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+        sendto(fd, message, strlen(message), MSG_NOSIGNAL, (struct sockaddr *)&notify.address,
+               notify.len);
 }

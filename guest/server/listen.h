@@ -11,5 +11,8 @@ enum { ABX__BACKLOG = 1024 };
 int abx__bind_tcp(const char *host, int64_t port, struct abx_error *err);
 /** Listens at @path, for the owner alone; a socket file that nobody listens at is replaced. */
 int abx__listen_unix(const char *path, struct abx_error *err);
-/** Tells NOTIFY_SOCKET, when it is set, that the server is ready. */
-void abx__notify_ready(void);
+/** Remembers NOTIFY_SOCKET and takes it, and what else systemd tells a service, out of the
+ * environment: children are no services (security S82). After abx__environment_take(). */
+void abx__notify_take(void);
+/** "READY=1", "STOPPING=1" to whom NOTIFY_SOCKET names. */
+void abx__notify(const char *message);

@@ -12,16 +12,24 @@
 
 enum { EXIT_USAGE = 2 };
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *help;
-} verbs[] = {
-    {"serve", abx__serve_main, "serve requests (the default)"},
-    {"healthcheck", abx__healthcheck_main, "exit 0 when a server is healthy"},
-    {"check-config", abx_server_check_config, "validate and explain a policy"},
-    {"version", abx_server_version, "print the version whose behaviour this is"},
+static const struct abx__verb verbs[] = {
+    {"serve", abx__serve_main, "serve requests (the default)", abx__serve_rows, NULL},
+    {"healthcheck", abx__healthcheck_main, "exit 0 when a server is healthy", abx__healthcheck_rows,
+     NULL},
+    {"check-config", abx_server_check_config, "validate and explain a policy", NULL,
+     abx__check_config_usage},
+    {"routes", abx__routes_main, "list every endpoint: scopes, effect, limits", abx__routes_rows,
+     NULL},
+    {"token", abx__token_main, "print a new token and its hash", NULL, NULL},
+    {"version", abx_server_version, "print the version whose behaviour this is; --json: ours too",
+     NULL, NULL},
 };
+
+const struct abx__verb *abx__verbs(size_t *ret_count)
+{
+    *ret_count = ABX_COUNTOF(verbs);
+    return verbs;
+}
 
 static int usage(FILE *to)
 {

@@ -31,6 +31,8 @@ enum {
     SWEEP_MS = 5000,
     GROUPS_TEXT = 256,
     NAMES_TEXT = 512,
+    SAY_TEXT = 1536,
+    EXIT_USAGE = 2,
     CONFINE_TEXT = 96,
     UPLOAD_CAP = 104857600
 };
@@ -176,6 +178,7 @@ static void stop_rest(struct abx__server *s)
     abx_signal_close(&s->term, NULL);
     abx_signal_close(&s->interrupt, NULL);
     abx_signal_close(&s->hangup, NULL);
+    abx_signal_close(&s->reopen, NULL);
     abx_timer_close(&s->sweep, NULL);
     abx_timer_close(&s->stop_timer, NULL);
     abx__commands_stop(s);
@@ -193,6 +196,8 @@ static void stop(struct abx__server *s)
     if (s->is_stopping)
         return;
     s->is_stopping = true;
+    abx__notify("STOPPING=1");
+    abx__mcp_stop(s);
     abx__shells_stop(s);
     abx__helpers_stop(s);
     abx__watch_stop(s);
@@ -244,6 +249,14 @@ static void on_hangup(struct abx_signal *g, int signum)
     abx_log(ABX_LOG_WARN, "SIGHUP: a policy is not reloaded yet, restart to change it");
 }
 
+/* Whoever rotates logs sends this to all; there is no file of ours to open again. */
+static void on_reopen(struct abx_signal *g, int signum)
+{
+    (void)g;
+    (void)signum;
+    abx_log(ABX_LOG_INFO, "SIGUSR1: the logs go to standard error, nothing is to be reopened");
+}
+
 static void on_sweep(struct abx_timer *t)
 {
     abx__calls_sweep(t->owner);
@@ -287,6 +300,21 @@ static void print_missing(const struct abx_policy *p)
           stderr);
 }
 
+/* A line of the start: bare, or as the log has them. */
+__attribute__((format(printf, 3, 4))) static void
+say(const struct abx__server *s, enum abx_log_level level, const char *fmt, ...)
+{
+    char text[SAY_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (s->o.log && strcmp(s->o.log, "json") == 0)
+        abx_log(level, "%s", text);
+    else
+        fprintf(stderr, "%s\n", text);
+}
+
 static void print_start(const struct abx__server *s)
 {
     char names[NAMES_TEXT], confine_text[CONFINE_TEXT];
@@ -295,15 +323,15 @@ static void print_start(const struct abx__server *s)
     struct abx_policy_identity who;
     for (size_t i = 0; abx_policy_identity_at(s->policy, i, &who); i++)
         abx_buf_putf(&b, "%s%.*s", i ? "," : "", ABX_STR_FMT(who.id));
-    fprintf(stderr,
-            "agent-sandbox-server %s (abx %s): http://%s:%lld policy=%s revision=%s preset=%s "
-            "confine=%s hosts=%zu principals=%s%s\n",
-            ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.name,
-            abx_policy_revision(s->policy), abx_policy_preset(s->policy),
-            confine_text,
-            abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
+    say(s, ABX_LOG_INFO,
+        "agent-sandbox-server %s (abx %s): http://%s:%lld policy=%s revision=%s preset=%s "
+        "confine=%s hosts=%zu principals=%s%s",
+        ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.name,
+        abx_policy_revision(s->policy), abx_policy_preset(s->policy), confine_text,
+        abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
     if (!abx_policy_has_tokens(s->policy))
-        fputs("warning: no token is configured: whoever reaches the port may use it\n", stderr);
+        say(s, ABX_LOG_WARN,
+            "warning: no token is configured: whoever reaches the port may use it");
     if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
         print_missing(s->policy);
     print_lint(s->policy);
@@ -359,7 +387,7 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     }
     s->is_listening = true;
     print_start(s);
-    abx__notify_ready();
+    abx__notify("READY=1");
 }
 
 static int start_loop(struct abx__server *s, struct abx_error *err)
@@ -374,6 +402,7 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
     if (abx_signal_init(&s->term, &s->loop, SIGTERM, on_signal, s, err) < 0 ||
         abx_signal_init(&s->interrupt, &s->loop, SIGINT, on_signal, s, err) < 0 ||
         abx_signal_init(&s->hangup, &s->loop, SIGHUP, on_hangup, s, err) < 0 ||
+        abx_signal_init(&s->reopen, &s->loop, SIGUSR1, on_reopen, s, err) < 0 ||
         abx_http_server_open(&s->loop, &http, &s->http, err) < 0)
         return -1;
     return abx__commands_start(s, on_ready, err);
@@ -415,6 +444,10 @@ static int prepare(struct abx__server *s)
     abx_list_init(&s->helpers);
     s->started_ms = abx_time_mono_ms();
     abx_list_init(&s->watching);
+    s->audit_log = abx__audit_log_new();
+    s->counters = abx__counters_new();
+    if (s->audit_log == NULL || s->counters == NULL)
+        return -1;
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif
@@ -423,6 +456,8 @@ static int prepare(struct abx__server *s)
 
 static void server_done(struct abx__server *s)
 {
+    abx__audit_log_free(s->audit_log);
+    abx__counters_free(s->counters);
     abx_policy_meter_free(s->meter);
     abx_policy_unref(s->policy);
     abx_policy_unref(s->code_policy);
@@ -446,6 +481,7 @@ static int serve(struct abx__server *s)
         fputs("agent-sandbox-server: out of memory\n", stderr);
         return 1;
     }
+    abx__notify_take();
     if (abx__policy_source_read(&args, &s->source, &err) < 0) {
         fprintf(stderr, "policy error: %s\n", err.msg);
         return 1;
@@ -473,6 +509,7 @@ static const struct abx__option options[] = {
     ROW("--confine", TEXT, confine, "FILE|MODE", "off, auto, require, advisory; or a file"),
     ROW("--base-dir", TEXT, base_dir, "DIR", "root of path rules"),
     ROW("--unix", TEXT, unix_path, "PATH", "listen on a unix socket too"),
+    ROW("--log", TEXT, log, "text|json", "form of the lines on standard error"),
     ROW("--python", TEXT, python, "EXE", "interpreter of Python command hosts"),
     ROW("--host-fd", NUMBER, host_fd, "FD", "a command host that runs already (start() uses it)"),
     ROW("--python-path", TEXT, python_path, "DIR", "search path of Python command hosts"),
@@ -487,6 +524,22 @@ static int64_t pty_port_of_environment(void)
     return ABX_PORT_SERVER_PTY;
 }
 
+const struct abx__option *abx__serve_rows(void)
+{
+    return options;
+}
+
+static int use_log_form(const char *form)
+{
+    if (form && strcmp(form, "text") != 0 && strcmp(form, "json") != 0) {
+        fprintf(stderr, "agent-sandbox-server serve: --log: text or json, not %s\n", form);
+        return EXIT_USAGE;
+    }
+    abx_log_init("agent-sandbox-server", ABX_LOG_INFO);
+    abx_log_set_json(form && strcmp(form, "json") == 0);
+    return ABX__OPTIONS_OK;
+}
+
 int abx__serve_main(int argc, char **argv)
 {
     static struct abx__server server;
@@ -495,9 +548,10 @@ int abx__serve_main(int argc, char **argv)
     s->o = (struct abx__serve_options){
         .host = "0.0.0.0", .port = ABX_PORT_SERVER, .pty_port = pty_port_of_environment()};
     int rc = abx__options_read(options, argc, argv, &s->o);
+    if (rc == ABX__OPTIONS_OK)
+        rc = use_log_form(s->o.log);
     if (rc != ABX__OPTIONS_OK)
         return rc;
-    abx_log_init("agent-sandbox-server", ABX_LOG_INFO);
     rc = serve(s);
     int stop_signal = s->stop_signal;
     server_done(s);

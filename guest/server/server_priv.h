@@ -36,7 +36,7 @@ enum {
 
 /* What the command line of serve says. Strings of argv: they live as long as the process. */
 struct abx__serve_options {
-    const char *host, *policy_file, *preset, *confine, *base_dir, *unix_path, *python,
+    const char *host, *policy_file, *preset, *confine, *base_dir, *unix_path, *log, *python,
         *python_path;
     int64_t port, pty_port;
     bool has_pty_port;       /* named by the option */
@@ -65,14 +65,17 @@ struct abx__server {
     uint64_t upload_cap;    /* ABX_MAX_UPLOAD_SIZE */
     struct abx_list shells; /* programs of /shell that run: shell.c */
     size_t shell_count;
-    struct abx_list helpers; /* programs that handlers wait for: helper.c */
-    char python_version[32]; /* of python3, once it was asked: system.c */
-    int64_t started_ms;      /* monotonic */
+    struct abx_list helpers;  /* programs that handlers wait for: helper.c */
+    char python_version[32];  /* of python3, once it was asked: system.c */
+    int64_t started_ms;       /* monotonic */
     struct abx_list watching; /* calls of /files/watch: watch.c */
     struct abx_watches *watches;
     struct abx__throttle throttle;
-    uint64_t audit_lost; /* lines that were not taken */
-    uint32_t umask;      /* of the start; children get it */
+    uint64_t audit_lost;              /* lines that were not taken */
+    struct abx__audit_log *audit_log; /* the latest lines: audit_log.c */
+    struct abx__counters *counters;   /* of calls: watch_over.c */
+    struct abx__mcp *mcp;             /* sessions: mcp.c; NULL: none yet */
+    uint32_t umask;                   /* of the start; children get it */
     struct abx__commands *commands;
     /* filled by the command hosts before the freeze: */
     struct abx__custom *custom;
@@ -84,7 +87,7 @@ struct abx__server {
     struct abx_policy *code_policy;
     /* private to serve.c */
     struct abx__policy_source source;
-    struct abx_signal term, interrupt, hangup;
+    struct abx_signal term, interrupt, hangup, reopen;
     struct abx_timer stop_timer, sweep;
     struct abx_list calls; /* in flight */
     size_t body_bytes;     /* of all bodies that are held */
@@ -115,6 +118,9 @@ extern const struct abx__route abx__env_routes[];         /* env.c */
 extern const struct abx__route abx__code_routes[];        /* code.c */
 extern const struct abx__route abx__git_routes[];         /* git_state.c */
 extern const struct abx__route abx__git_history_routes[]; /* git_history.c */
+extern const struct abx__route abx__describe_routes[];    /* describe.c */
+extern const struct abx__route abx__watch_over_routes[];  /* watch_over.c */
+extern const struct abx__route abx__mcp_routes[];         /* mcp.c */
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */
@@ -185,6 +191,8 @@ void abx__call_answer(struct abx__call *c, const struct abx_buf *body);
 /** As above with a status; @extra (may be NULL) ends with a NULL name. */
 void abx__call_answer_status(struct abx__call *c, int status, const struct abx_http_extra *extra,
                              struct abx_str json);
+/** 200 with a text of another type than JSON. */
+void abx__call_answer_media(struct abx__call *c, const char *media, struct abx_str text);
 /** {"error": text, "type": @type} without a code: "ValueError", "FileNotFoundError",
  * "NotFoundError". */
 void abx__call_fail(struct abx__call *c, int status, const char *type, const char *fmt, ...)
@@ -205,6 +213,21 @@ static inline bool abx__call_is_answered(const struct abx__call *c)
     return c->status != 0;
 }
 
+/** The latest lines of the audit, kept for GET /audit. NULL without memory. */
+struct abx__audit_log *abx__audit_log_new(void);
+void abx__audit_log_free(struct abx__audit_log *l);
+/** Keeps a line of @identity (ptr NULL: before it was known); the oldest go. */
+void abx__audit_log_keep(struct abx__audit_log *l, struct abx_str identity, struct abx_str line);
+/** {"lines", "next", "dropped"}: those from number @since on that @who may see. */
+void abx__audit_log_write(const struct abx__audit_log *l, const struct abx_policy_identity *who,
+                          uint64_t since, struct abx_buf *out);
+/** Counters for GET /metrics. NULL without memory. */
+struct abx__counters *abx__counters_new(void);
+void abx__counters_free(struct abx__counters *k);
+/** One call that was answered, or cut (status 0). */
+void abx__counters_add(struct abx__counters *k, const struct abx__call *c);
+/** Ends all sessions; the server stops. */
+void abx__mcp_stop(struct abx__server *s);
 /** The line of @c in the audit log, once; before the last byte of the answer. */
 void abx__audit_call(struct abx__call *c);
 

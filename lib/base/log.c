@@ -13,6 +13,7 @@
 static const char *const level_names[] = {"debug", "info", "warn", "error"};
 static const char *log_role = "abx";
 static enum abx_log_level log_least = ABX_LOG_INFO;
+static bool log_is_json;
 
 void abx_log_init(const char *role, enum abx_log_level least)
 {
@@ -20,24 +21,45 @@ void abx_log_init(const char *role, enum abx_log_level least)
     log_least = least;
 }
 
+void abx_log_set_json(bool is_json)
+{
+    log_is_json = is_json;
+}
+
+/* A log line stays one line, and a JSON string a string. */
+static size_t put_escaped(char *out, size_t cap, const char *text)
+{
+    size_t n = 0;
+    for (; *text && n + 2 < cap; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (log_is_json && (c == '"' || c == '\\'))
+            out[n++] = '\\';
+        out[n++] = c < 0x20 ? ' ' : (char)c;
+    }
+    return n;
+}
+
 void abx_log(enum abx_log_level level, const char *fmt, ...)
 {
+    enum { CLOSING = 4 };
     if (level < log_least)
         return;
-    char line[1024], when[ABX_TIME_TEXT];
+    char line[1024], text[900], when[ABX_TIME_TEXT];
     abx_time_format(abx_time_wall_ns(), 3, when);
-    int n = snprintf(line, sizeof(line), "time=%s level=%s role=%s ", when, level_names[level],
-                     log_role);
     va_list ap;
     va_start(ap, fmt);
-    int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+    vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    size_t len = (size_t)n + (m < 0 ? 0 : (size_t)m);
-    if (len > sizeof(line) - 2)
-        len = sizeof(line) - 2;
-    for (size_t i = 0; i < len; i++) /* a log line stays one line */
-        if ((unsigned char)line[i] < 0x20)
-            line[i] = ' ';
+    int n = snprintf(line, sizeof(line),
+                     log_is_json ? "{\"time\":\"%s\",\"level\":\"%s\",\"role\":\"%s\",\"msg\":\""
+                                 : "time=%s level=%s role=%s ",
+                     when, level_names[level], log_role);
+    size_t len = n < 0 || (size_t)n >= sizeof(line) ? 0 : (size_t)n;
+    len += put_escaped(line + len, sizeof(line) - len - CLOSING, text);
+    if (log_is_json) {
+        line[len++] = '"';
+        line[len++] = '}';
+    }
     line[len++] = '\n';
     ssize_t ignored = write(STDERR_FILENO, line, len);
     (void)ignored;

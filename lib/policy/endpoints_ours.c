@@ -10,6 +10,8 @@
 #define L(name) (1u << ABX_LIMIT_##name)
 #define P(name) (1u << ABX_PARAM_##name)
 #define COMMON  ABX__LIMITS_COMMON
+#define OURS    (ABX_EP_EXTENSION | ABX_EP_YIELDS)
+#define MCP     (ABX_EP_EXTENSION | ABX_EP_EXEC)
 #define GIT     (ABX_EP_EXTENSION | ABX_EP_YIELDS | ABX_EP_PATHS | ABX_EP_EXEC)
 #define FILES   (ABX_EP_EXTENSION | ABX_EP_PATHS)
 
@@ -29,6 +31,18 @@ static const struct abx_endpoint endpoints[] = {
      "List the branches of a repository", {"git_diff"}},
     {"git_blame", "GET", "/git/blame", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
      "Say which commit each line of a file is from", {"git_diff"}},
+    {"openapi", "GET", "/openapi.json", {NULL}, COMMON, 0, ABX_GROUP_CORE, OURS, ABX_OP_READ,
+     "Describe what the caller may call, as OpenAPI", {"capabilities"}},
+    {"metrics", "GET", "/metrics", {NULL}, COMMON, 0, ABX_GROUP_SYSTEM, OURS, ABX_OP_READ,
+     "Read the server's counters, as Prometheus reads them", {"system_metrics"}},
+    {"audit_read", "GET", "/audit", {"system:audit"}, COMMON, 0, ABX_GROUP_SYSTEM, OURS, ABX_OP_READ,
+     "Read the latest lines of the audit", {"capabilities"}},
+    {"mcp", "POST", "/mcp", {NULL}, COMMON, 0, ABX_GROUP_COMMANDS, MCP, ABX_OP_READ,
+     "Speak the Model Context Protocol: commands and endpoints as tools", {"list_commands"}},
+    {"mcp_stream", "GET", "/mcp", {NULL}, COMMON, 0, ABX_GROUP_COMMANDS, MCP | ABX_EP_STREAMING, ABX_OP_READ,
+     "Listen to a session of the Model Context Protocol", {"list_commands"}},
+    {"mcp_close", "DELETE", "/mcp", {NULL}, COMMON, 0, ABX_GROUP_COMMANDS, MCP, ABX_OP_READ,
+     "End a session of the Model Context Protocol", {"list_commands"}},
 };
 /* clang-format on */
 
