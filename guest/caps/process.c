@@ -36,6 +36,8 @@ static void enter_ended(struct abx_process *p)
         if (p->io->eof[0] && p->io->eof[1])
             abx__process_close_io(p);
     }
+    if (p->tap && p->tap->on_ended)
+        p->tap->on_ended(p->tap_arg);
     abx__procs_on_ended(p->table, p);
     abx__process_update_reading(p);
     abx__process_kick_subs(p);
@@ -100,6 +102,7 @@ void abx__process_on_reaped(struct abx_process *p, const struct abx_proc_status 
 {
     p->end.exited = st->exited;
     p->end.exit_code = st->exited ? st->exit_code : -1;
+    p->end.signum = st->exited ? 0 : st->signum;
     abx_proc_status_text(st, p->end.status);
     set_state(p, ABX__REAPED);
     if (p->io == NULL) { /* never ran */
@@ -119,6 +122,8 @@ void abx__process_on_output(struct abx_process *p, enum abx_output kind, const c
 {
     if (p->io)
         p->io->data_at = abx_time_mono_ms();
+    if (p->tap && p->tap->on_output)
+        p->tap->on_output(p->tap_arg, kind, abx_str_n(data, len));
     if (p->discards)
         return;
     size_t piece = kind == ABX_OUTPUT_PTY ? ABX__PTY_CHUNK : ABX_PROCESS_CHUNK;
@@ -263,7 +268,7 @@ static void on_failed(struct abx_defer *d)
     abx_process_unref(p);
 }
 
-static struct abx_process *process_new(struct abx_procs *t)
+static struct abx_process *process_new(struct abx_procs *t, const struct abx_process_spec *spec)
 {
     struct abx_process *p = calloc(1, sizeof(*p));
     if (p == NULL)
@@ -281,6 +286,8 @@ static struct abx_process *process_new(struct abx_procs *t)
     abx_list_init(&p->io->writes);
     abx_journal_init(&p->journal, t->spill_dir, NULL);
     abx_journal_set_heard(&p->journal, false);
+    p->tap = spec->tap;
+    p->tap_arg = spec->tap_arg;
     p->io->process = p;
     p->io->handles = 1; /* ours, until the start is complete */
     return p;
@@ -289,7 +296,7 @@ static struct abx_process *process_new(struct abx_procs *t)
 int abx_process_start(struct abx_procs *t, const struct abx_process_spec *spec,
                       struct abx_process **ret, struct abx_error *err)
 {
-    struct abx_process *p = process_new(t);
+    struct abx_process *p = process_new(t, spec);
     if (p == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "start process: out of memory");
     abx_timer_init(&p->io->timer, t->loop, on_timer, p);
@@ -359,11 +366,15 @@ uint64_t abx_process_journal_end(const struct abx_process *p)
     return p->journal.end_offset;
 }
 
-int abx_process_signal(struct abx_process *p, int signum, struct abx_error *err)
+static int check_signal(int signum, struct abx_error *err)
 {
     if (signum < 1 || signum > 64)
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "invalid signal: %d", signum);
-    int rc = p->proc ? abx_proc_signal_group(p->proc, signum) : -ESRCH;
+    return 0;
+}
+
+static int signal_result(int rc, struct abx_error *err)
+{
     if (rc == -ESRCH)
         return abx_err_set(err, ABX_INTERNAL, "error sending signal: process already finished");
     if (rc < 0) {
@@ -373,6 +384,45 @@ int abx_process_signal(struct abx_process *p, int signum, struct abx_error *err)
         return -1;
     }
     return 0;
+}
+
+int abx_process_signal(struct abx_process *p, int signum, struct abx_error *err)
+{
+    if (check_signal(signum, err) < 0)
+        return -1;
+    return signal_result(p->proc ? abx_proc_signal_group(p->proc, signum) : -ESRCH, err);
+}
+
+int abx_process_signal_leader(struct abx_process *p, int signum, struct abx_error *err)
+{
+    if (check_signal(signum, err) < 0)
+        return -1;
+    return signal_result(p->proc ? abx_proc_signal(p->proc, signum) : -ESRCH, err);
+}
+
+int abx_process_signal_terminal(struct abx_process *p, int signum, struct abx_error *err)
+{
+    if (!p->config.has_pty)
+        return abx_err_set(err, ABX_FAILED_PRECONDITION, "the process has no terminal");
+    if (check_signal(signum, err) < 0)
+        return -1;
+    pid_t job = -1;
+    if (p->proc && p->io && !p->io->eof[0] &&
+        ioctl(abx_stream_fd(&p->io->out[0]), TIOCGPGRP, &job) == 0 && job > 1 &&
+        job != abx_proc_pid(p->proc))
+        kill(-job, signum);
+    return abx_process_signal(p, signum, err);
+}
+
+void abx_process_kill_session(struct abx_process *p)
+{
+    if (p->pid < ABX__PID_MADE_UP)
+        abx_proc_kill_session((pid_t)p->pid);
+}
+
+void abx_process_untap(struct abx_process *p)
+{
+    p->tap = NULL;
 }
 
 int abx_process_resize(struct abx_process *p, uint16_t cols, uint16_t rows, struct abx_error *err)

@@ -31,7 +31,23 @@ struct abx_env_pair {
     struct abx_str name, value;
 };
 
+struct abx_run_spec;
+
+/* Somebody who hears of a process without holding it up. Called while the object exists. */
+struct abx_process_tap {
+    /** Output as it is read, before it is in the journal. May be NULL. */
+    void (*on_output)(void *arg, enum abx_output kind, struct abx_str data);
+    void (*on_ended)(void *arg); /* `end` has been decided. May be NULL */
+};
+
 struct abx_process_spec {
+    /* What is executed, with arguments, environment and folder ready (run.h; its deadline is not
+     * looked at). Then `cmd` is only remembered, args to user but for the tag are not looked at,
+     * and a program that can not be executed is a failure of the start, err->sys saying why. NULL:
+     * by what follows. */
+    const struct abx_run_spec *program;
+    const struct abx_process_tap *tap; /* NULL: none */
+    void *tap_arg;
     struct abx_str cmd;
     const struct abx_str *args;
     size_t arg_count;
@@ -53,6 +69,7 @@ struct abx_process_spec {
 struct abx_process_end {
     bool exited;      /* else by signal */
     int exit_code;    /* -1 by signal */
+    int signum;       /* of that signal, else 0 */
     bool by_deadline; /* the kill deadline of the spec passed */
     char status[64];  /* "exit status 7", "signal: killed" */
 };
@@ -149,5 +166,14 @@ int abx_process_close_stdin(struct abx_process *p, struct abx_error *err);
 /** To the process group. @signum 1..64. INVALID_ARGUMENT; INTERNAL when the leader is reaped and
  *  its group is gone. */
 int abx_process_signal(struct abx_process *p, int signum, struct abx_error *err);
+/** To the foreground job of the terminal, and to the leader's group when that is another one.
+ *  FAILED_PRECONDITION without a terminal; else as above. */
+int abx_process_signal_terminal(struct abx_process *p, int signum, struct abx_error *err);
+/** To the leader alone. Errors as abx_process_signal(). */
+int abx_process_signal_leader(struct abx_process *p, int signum, struct abx_error *err);
+/** SIGKILL to every process that still is in the session of @p, leader or not. Reads /proc. */
+void abx_process_kill_session(struct abx_process *p);
+/** No call of the tap any more. */
+void abx_process_untap(struct abx_process *p);
 /** INTERNAL "error resizing tty: tty not assigned to process". */
 int abx_process_resize(struct abx_process *p, uint16_t cols, uint16_t rows, struct abx_error *err);

@@ -65,6 +65,8 @@ struct abx_process {
     struct abx_list subs;
     struct abx_process_spec config;
     void *config_memory;
+    const struct abx_process_tap *tap;
+    void *tap_arg;
     struct abx_defer failed; /* tells later that there was no such executable */
     int failed_errno;
     uint32_t pid;

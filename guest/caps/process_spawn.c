@@ -3,6 +3,7 @@
  * No shell stands between: the child is the command itself, and what the wrapper of the original
  * would have said about a missing executable is said by process.c. */
 #include "guest/caps/process_priv.h"
+#include "guest/caps/run.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
@@ -199,7 +200,7 @@ static int make_pty(const struct abx_process_spec *spec, struct launch *l, struc
                            .ws_col = spec->cols ? spec->cols : PTY_COLS};
     if (ioctl(l->master_fd, TIOCSWINSZ, &size) < 0)
         return abx_err_sys(err, -errno, "size of terminal");
-    if (geteuid() == 0 &&
+    if (spec->user && geteuid() == 0 &&
         (fchown(l->tty_fd, spec->user->uid, TTY_GROUP) < 0 || fchmod(l->tty_fd, 0620) < 0))
         return abx_err_sys(err, -errno, "owner of terminal");
     return 0;
@@ -251,6 +252,20 @@ static void through_sh(struct launch *l, struct abx_proc_spec *ps)
     l->argc++;
     ps->path = sh;
     ps->argv = l->argv;
+}
+
+/* A program whose arguments and environment are ready. */
+static int run_program(struct abx_process *p, const struct abx_run_spec *program, struct launch *l,
+                       struct abx_error *err)
+{
+    struct abx_proc_spec ps;
+    abx_run_describe(program, &ps);
+    memcpy(ps.stdio, l->child, sizeof(ps.stdio));
+    ps.tty_fd = l->tty_fd;
+    if (abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, err) < 0)
+        return -1;
+    p->pid = (uint32_t)abx_proc_pid(p->proc);
+    return 0;
 }
 
 static int run_child(struct abx_process *p, const struct abx_process_spec *spec, struct launch *l,
@@ -334,6 +349,15 @@ static int open_streams(struct abx_process *p, struct launch *l, struct abx_erro
     return 0;
 }
 
+static int launch_program(struct abx_process *p, const struct abx_process_spec *spec,
+                          struct launch *l, struct abx_error *err)
+{
+    if ((spec->has_pty ? make_pty(spec, l, err) : make_pipes(spec, l, err)) < 0 ||
+        open_streams(p, l, err) < 0)
+        return -1;
+    return run_program(p, spec->program, l, err);
+}
+
 static int launch_child(struct abx_process *p, const struct abx_process_spec *spec,
                         struct launch *l, struct abx_error *err)
 {
@@ -355,7 +379,7 @@ int abx__process_spawn(struct abx_process *p, const struct abx_process_spec *spe
 {
     struct launch l = {.child = {-1, -1, -1}, .ours = {-1, -1, -1}, .script_fd = -1};
     l.tty_fd = l.master_fd = -1;
-    int rc = launch_child(p, spec, &l, err);
+    int rc = spec->program ? launch_program(p, spec, &l, err) : launch_child(p, spec, &l, err);
     launch_done(&l);
     if (rc < 0 || p->failed_errno != 0)
         return rc;

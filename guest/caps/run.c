@@ -165,20 +165,28 @@ static int open_output(struct abx_run *r, int i, int take_fd, struct abx_error *
     return 0;
 }
 
+void abx_run_describe(const struct abx_run_spec *spec, struct abx_proc_spec *ret)
+{
+    *ret = (struct abx_proc_spec){.path = spec->path,
+                                  .search_path = spec->search_path,
+                                  .argv = spec->argv,
+                                  .envp = spec->envp,
+                                  .cwd = spec->cwd,
+                                  .stdio = {spec->stdin_fd > 0 ? spec->stdin_fd : -1, -1, -1},
+                                  .oom_score_adj = INT_MIN,
+                                  .new_session = true,
+                                  .umask = spec->umask,
+                                  .confine = spec->confine,
+                                  .exec_fd = spec->exec_fd};
+}
+
 static int spawn(struct abx_run *r, const struct abx_run_spec *spec, const int ends[STREAMS],
                  struct abx_error *err)
 {
-    struct abx_proc_spec p = {.path = spec->path,
-                              .search_path = spec->search_path,
-                              .argv = spec->argv,
-                              .envp = spec->envp,
-                              .cwd = spec->cwd,
-                              .stdio = {spec->stdin_fd > 0 ? spec->stdin_fd : -1, ends[0], ends[1]},
-                              .oom_score_adj = INT_MIN,
-                              .new_session = true,
-                              .umask = spec->umask,
-                              .confine = spec->confine,
-                              .exec_fd = spec->exec_fd};
+    struct abx_proc_spec p;
+    abx_run_describe(spec, &p);
+    p.stdio[1] = ends[0];
+    p.stdio[2] = ends[1];
     return abx_proc_spawn(r->loop, &p, on_leader_exit, r, &r->proc, err);
 }
 

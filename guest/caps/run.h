@@ -6,7 +6,10 @@
 #pragma once
 #include "guest/caps/process.h"
 
+struct abx_proc_spec;
+
 struct abx_run; /* opaque */
+/* What every child of the server is started by, also those of the table (process.h). */
 struct abx_run_spec {
     const char *path; /* absolute; or with a slash: from cwd; else searched in search_path */
     const char *search_path;
@@ -29,6 +32,8 @@ struct abx_run_ops {
     /** Once, the last callback. */
     void (*on_end)(struct abx_run *r, const struct abx_run_end *end);
 };
+/** @ret is the same for lib/proc, without output; strings are borrowed. */
+void abx_run_describe(const struct abx_run_spec *spec, struct abx_proc_spec *ret);
 /** The child has a session of its own. @err->sys tells why it could not
  *  start. On success the caller owns *ret. */
 int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,
