@@ -7,6 +7,7 @@
 #include "guest/server/server_priv.h"
 
 #include "guest/server/cut.h"
+#include "guest/server/terminals.h"
 #include "lib/base/assert.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
@@ -363,8 +364,7 @@ static void name_owner(struct abx__call *c, const struct abx_policy_credentials 
         c->who = who;
 }
 
-/* A policy given in code must agree too. */
-static bool judge_code(const struct abx__call *c, struct abx_policy_verdict *v)
+bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v)
 {
     const struct abx_policy *p = c->server->code_policy;
     const struct abx_policy_rule *rule = p ? abx_policy_rule(p, c->rule->id) : NULL;
@@ -386,7 +386,7 @@ static bool admit(struct abx__call *c)
     }
     if (c->custom && c->rule->is_open)
         name_owner(c, &given);
-    if (!abx_policy_judge(c->policy, c->rule, &c->who, &v) || !judge_code(c, &v) ||
+    if (!abx_policy_judge(c->policy, c->rule, &c->who, &v) || !abx__call_judge_code(c, &v) ||
         !abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, &v)) {
         abx__call_deny(c, &v);
         return false;
@@ -569,10 +569,19 @@ static void on_match(void *arg, struct abx_str params)
     }
 }
 
+static void attach(struct abx__call *c)
+{
+    c->rule = abx_policy_rule(c->policy, ABX_STR("pty_connect"));
+    ABX_ASSERT(c->rule);
+    abx__terminal_attach(c);
+}
+
 static void begin(struct abx__call *c)
 {
     struct abx_str method = c->req->head->method;
-    if (!is_known_method(c, method))
+    if (abx__terminal_is_socket(c))
+        attach(c);
+    else if (!is_known_method(c, method))
         abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
                        (int)(method.len < 32 ? method.len : 32), method.ptr);
     else if (find_endpoint(c, false))

@@ -12,13 +12,14 @@
 #include <jansson.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
 
-enum { TIMEOUT_S = 300, NUMBER_TEXT = 64, PATH_BYTES = 8192 };
+enum { PROCESSES_MAX = 100, TIMEOUT_S = 300, NUMBER_TEXT = 64, PATH_BYTES = 8192 };
 #define TIMEOUT_MAX_S 1e9
 
 /* ---- fields ---- */
@@ -258,8 +259,10 @@ static bool check_command(struct abx__job *j, struct abx__exec *x, const struct 
 /* What is not found is said at the end, after all that may refuse. */
 static bool set_program(struct abx__job *j, struct abx__exec *x, const struct parsed *p)
 {
-    if (p->found.ptr == NULL)
-        return abx__job_fail_errno(j, ENOENT, p->command.argv.items[0]);
+    if (p->found.ptr == NULL) {
+        x->missing = ENOENT;
+        return true;
+    }
     x->program = arena_c(j, p->found);
     return x->program || no_memory(j);
 }
@@ -312,26 +315,123 @@ bool abx__exec_judge(struct abx__exec *x, struct abx__job *j)
     return x->envp || no_memory(j);
 }
 
+static void judge(struct abx__job *j)
+{
+    abx__exec_judge(j->data, j);
+}
+
+static void give_back(struct abx__job *j)
+{
+    const struct abx__exec *x = j->data;
+    if (x && x->place)
+        (*x->place)--;
+}
+
+void abx__exec_post(struct abx__call *c, size_t running, size_t *reserved,
+                    void (*start)(struct abx__job *j))
+{
+    uint64_t limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_PROCESSES, PROCESSES_MAX);
+    struct abx__exec x = {.place = reserved};
+    if (!abx__exec_read(c, &x))
+        return;
+    if (running + *reserved >= (limit < PROCESSES_MAX ? limit : PROCESSES_MAX)) {
+        abx__call_fail(c, 429, "ResourceError", "%zu programs run already", running + *reserved);
+        return;
+    }
+    struct abx__job *j = abx__job_new(c, judge, 4096);
+    struct abx__exec *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
+    if (j == NULL)
+        return;
+    if (copy) {
+        *copy = x;
+        (*reserved)++;
+    }
+    j->drop = give_back;
+    j->done = start;
+    abx__job_start(j);
+}
+
+int abx__exec_code(int errnum)
+{
+    return errnum == ENOENT || errnum == ENOTDIR ? 127 : 126;
+}
+
+/* What holds for every child of the server: its umask, the view of who asked, held by the kernel.
+ */
+struct full_spec {
+    struct abx_run_spec spec;
+    struct abx__view_env own;
+    char **envp; /* heap; NULL: that of the caller */
+};
+
+static int complete(const struct abx__call *c, const struct abx_run_spec *spec,
+                    struct full_spec *ret, struct abx_error *err)
+{
+    *ret = (struct full_spec){.spec = *spec};
+    ret->spec.umask = c->server->umask;
+    ret->spec.confine = abx__view_of(c->policy, c->rule, &c->who);
+    if (ret->spec.cwd == NULL)
+        ret->spec.cwd = abx__view_folder(c->policy, c->rule);
+    if (abx__view_environment(c->policy, &c->who, spec->envp, &ret->own, &ret->envp) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+    if (ret->envp)
+        ret->spec.envp = ret->envp;
+    return 0;
+}
+
 int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
                     const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
                     struct abx_error *err)
 {
-    struct abx_run_spec full = *spec;
-    full.umask = c->server->umask;
-    full.confine = abx__view_of(c->policy, c->rule, &c->who);
-    if (full.cwd == NULL)
-        full.cwd = abx__view_folder(c->policy, c->rule);
-    ABX_AUTO_FREE char **envp = NULL;
-    struct abx__view_env own = {0};
-    if (abx__view_environment(c->policy, &c->who, spec->envp, &own, &envp) < 0)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
-    if (envp != NULL)
-        full.envp = envp;
-    return abx_run_start(&c->server->loop, &full, ops, owner, ret, err);
+    struct full_spec full;
+    if (complete(c, spec, &full, err) < 0)
+        return -1;
+    int rc = abx_run_start(&c->server->loop, &full.spec, ops, owner, ret, err);
+    free(full.envp);
+    return rc;
 }
 
 bool abx__exec_judge_named(struct abx__job *j, struct abx_str name)
 {
     struct abx_str found = find_in_path(j, name);
     return abx_policy_program_check(j->rule, name, resolved(j, found), &j->verdict);
+}
+
+int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
+                   const struct abx_process_spec *process, struct abx_process **ret,
+                   struct abx_error *err)
+{
+    struct full_spec full;
+    struct abx_process_spec p = *process;
+    if (c->server->procs == NULL)
+        return abx_err_set(err, ABX_UNAVAILABLE, "the server is stopping");
+    if (complete(c, spec, &full, err) < 0)
+        return -1;
+    p.program = &full.spec;
+    p.deadline_ms = spec->timeout_ms;
+    int rc = abx_process_start(c->server->procs, &p, ret, err);
+    free(full.envp);
+    return rc;
+}
+
+void abx__running_add(struct abx__running *r, struct abx__server *s)
+{
+    r->server = s;
+    s->shell_count++;
+    abx_list_push(&s->shells, &r->node);
+}
+
+void abx__running_remove(struct abx__running *r)
+{
+    abx_run_close(r->run);
+    r->run = NULL;
+    r->server->shell_count--;
+    abx_list_remove(&r->node);
+}
+
+void abx__shells_stop(struct abx__server *s)
+{
+    struct abx__running *r;
+    abx_list_foreach(r, &s->shells, struct abx__running, node) if (r->run)
+        abx_run_signal(r->run, SIGTERM);
 }

@@ -12,7 +12,17 @@ struct abx__exec {
     const char *program; /* what is executed; absolute, or the word itself when nothing was found */
     const char *cwd;     /* NULL: the server's */
     char **argv, **envp;
+    int missing; /* ENOENT: nothing of that name; all else was allowed */
+    size_t *place;
 };
+/** What three endpoints share: reads the fields, takes a place (429 when @running and *reserved
+ *  reach max_processes, at most 100), judges on the pool. Then @start runs on the loop with
+ *  job->data a struct abx__exec and the body in job->body; the place in *reserved goes back after
+ *  it. */
+void abx__exec_post(struct abx__call *c, size_t running, size_t *reserved,
+                    void (*start)(struct abx__job *j));
+/** The exit code that a shell gives for a program that could not be executed. */
+int abx__exec_code(int errnum);
 /** Reads the fields of the body. False: answered. Loop thread. */
 bool abx__exec_read(struct abx__call *c, struct abx__exec *x);
 /** The guards and the policy, in their order; then the program, argv and environment to run. The
@@ -29,3 +39,17 @@ bool abx__exec_judge_named(struct abx__job *j, struct abx_str name);
 int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
                     const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
                     struct abx_error *err);
+/** The same for a process that stays in the server's table; @process says the rest of it. */
+int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
+                   const struct abx_process_spec *process, struct abx_process **ret,
+                   struct abx_error *err);
+
+/* A program of a call that is asked to end when the server stops. */
+struct abx__running {
+    struct abx_list node; /* of server->shells */
+    struct abx__server *server;
+    struct abx_run *run; /* NULL: not yet */
+};
+void abx__running_add(struct abx__running *r, struct abx__server *s);
+/** Lets go of it: its group is killed while its leader runs. */
+void abx__running_remove(struct abx__running *r);

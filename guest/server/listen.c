@@ -72,6 +72,15 @@ int abx__bind_tcp(const char *host, int64_t port, struct abx_error *err)
     return abx_fd_take(&fd);
 }
 
+int64_t abx__bound_port(int fd)
+{
+    union address a = {0};
+    socklen_t len = sizeof(a);
+    if (getsockname(fd, &a.any, &len) < 0)
+        return 0;
+    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+}
+
 int abx__listen_unix(const char *path, struct abx_error *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

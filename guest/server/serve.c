@@ -171,6 +171,43 @@ static int bind_http(struct abx__server *s, struct abx_error *err)
     return s->http_fd < 0 ? -1 : 0;
 }
 
+static bool has_terminals(const struct abx__server *s)
+{
+    size_t count;
+    if (s->policy == NULL) /* its routes are not known yet */
+        return true;
+    const struct abx_policy_rule *rules = abx_policy_rules(s->policy, &count);
+    for (size_t i = 0; i < count; i++)
+        if (rules[i].group == ABX_GROUP_TERMINAL && rules[i].enabled)
+            return true;
+    return false;
+}
+
+static int pty_port_taken(const struct abx__server *s, const struct abx_error *err)
+{
+    if (s->o.has_pty_port)
+        fprintf(stderr, "agent-sandbox-server: terminals: %s\n", err->msg);
+    else
+        fprintf(stderr, "warning: terminals: %s; their sockets are at /pty of port %lld\n",
+                err->msg, (long long)s->o.port);
+    return s->o.has_pty_port ? -1 : 0;
+}
+
+/* The terminals' own port. A taken one ends the start only if it was named: their sockets are
+ * served on the HTTP port too (D94). */
+static int bind_pty(struct abx__server *s)
+{
+    struct abx_error err = {0};
+    if (s->has_own_table || !has_terminals(s))
+        return 0;
+    s->pty_fd = abx__bind_tcp(s->o.host, s->o.pty_port, &err);
+    if (s->pty_fd >= 0) {
+        s->o.pty_port = abx__bound_port(s->pty_fd);
+        return 0;
+    }
+    return pty_port_taken(s, &err);
+}
+
 /* ---- the end ---- */
 
 static void stop_rest(struct abx__server *s)
@@ -201,6 +238,7 @@ static void stop(struct abx__server *s)
     abx__shells_stop(s);
     abx__helpers_stop(s);
     abx__watch_stop(s);
+    abx__processes_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -260,6 +298,8 @@ static void on_reopen(struct abx_signal *g, int signum)
 static void on_sweep(struct abx_timer *t)
 {
     abx__calls_sweep(t->owner);
+    abx__processes_sweep(t->owner);
+    abx__terminals_sweep(t->owner);
 }
 
 /* ---- the start ---- */
@@ -337,6 +377,25 @@ static void print_start(const struct abx__server *s)
     print_lint(s->policy);
 }
 
+static int listen_pty(struct abx__server *s, struct abx_error *err)
+{
+    int fd = abx_fd_take(&s->pty_fd);
+    if (fd < 0)
+        return 0;
+    if (!has_terminals(s)) { /* known now that the hosts are ready */
+        close(fd);
+        return 0;
+    }
+    if (listen(fd, ABX__BACKLOG) < 0) { /* two may have bound it */
+        int errnum = errno;
+        close(fd);
+        abx_err_sys(err, -errnum, "port %lld", (long long)s->o.pty_port);
+        return s->o.has_pty_port ? -1 : pty_port_taken(s, err);
+    }
+    s->is_pty_listening = true;
+    return abx_http_server_listen(s->http, fd, ABX__LISTENER_PTY, err);
+}
+
 static int listen_all(struct abx__server *s, struct abx_error *err)
 {
     int fd = abx_fd_take(&s->http_fd);
@@ -345,12 +404,12 @@ static int listen_all(struct abx__server *s, struct abx_error *err)
         close(fd);
         return abx_err_sys(err, -errnum, "listen");
     }
-    if (abx_http_server_listen(s->http, fd, 0, err) < 0)
+    if (abx_http_server_listen(s->http, fd, ABX__LISTENER_TCP, err) < 0 || listen_pty(s, err) < 0)
         return -1;
     if (s->o.unix_path == NULL)
         return 0;
     int unix_fd = abx__listen_unix(s->o.unix_path, err);
-    return unix_fd < 0 ? -1 : abx_http_server_listen(s->http, unix_fd, 1, err);
+    return unix_fd < 0 ? -1 : abx_http_server_listen(s->http, unix_fd, ABX__LISTENER_UNIX, err);
 }
 
 /* start() asked for another address than the one that was bound. */
@@ -403,6 +462,7 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
         abx_signal_init(&s->interrupt, &s->loop, SIGINT, on_signal, s, err) < 0 ||
         abx_signal_init(&s->hangup, &s->loop, SIGHUP, on_hangup, s, err) < 0 ||
         abx_signal_init(&s->reopen, &s->loop, SIGUSR1, on_reopen, s, err) < 0 ||
+        abx__processes_open(s, err) < 0 ||
         abx_http_server_open(&s->loop, &http, &s->http, err) < 0)
         return -1;
     return abx__commands_start(s, on_ready, err);
@@ -448,6 +508,8 @@ static int prepare(struct abx__server *s)
     s->counters = abx__counters_new();
     if (s->audit_log == NULL || s->counters == NULL)
         return -1;
+    abx_list_init(&s->started);
+    abx_list_init(&s->terminals);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif
@@ -465,6 +527,7 @@ static void server_done(struct abx__server *s)
     free(s->code_text);
     abx__policy_source_done(&s->source);
     abx_fd_close(&s->http_fd);
+    abx_fd_close(&s->pty_fd);
     free(s->cwd);
     free(s->o.commands.items);
     abx__environment_free();
@@ -489,7 +552,7 @@ static int serve(struct abx__server *s)
     int rc = load(s, true);
     if (rc != 0)
         return rc;
-    return bind_http(s, &err) < 0 ? 1 : run(s);
+    return bind_http(s, &err) < 0 || bind_pty(s) < 0 ? 1 : run(s);
 }
 
 #define ROW(name, kind, field, value, help)                                                        \
@@ -544,7 +607,7 @@ int abx__serve_main(int argc, char **argv)
 {
     static struct abx__server server;
     struct abx__server *s = &server;
-    *s = (struct abx__server){.http_fd = -1};
+    *s = (struct abx__server){.http_fd = -1, .pty_fd = -1};
     s->o = (struct abx__serve_options){
         .host = "0.0.0.0", .port = ABX_PORT_SERVER, .pty_port = pty_port_of_environment()};
     int rc = abx__options_read(options, argc, argv, &s->o);

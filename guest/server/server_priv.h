@@ -63,13 +63,19 @@ struct abx__server {
     const char *path;       /* PATH of the start; where programs are looked up */
     char *cwd;              /* of the server, absolute */
     uint64_t upload_cap;    /* ABX_MAX_UPLOAD_SIZE */
-    struct abx_list shells; /* programs of /shell that run: shell.c */
+    struct abx_list shells; /* programs of /shell and /shell/stream that run: exec.h */
     size_t shell_count;
     struct abx_list helpers;  /* programs that handlers wait for: helper.c */
     char python_version[32];  /* of python3, once it was asked: system.c */
     int64_t started_ms;       /* monotonic */
     struct abx_list watching; /* calls of /files/watch: watch.c */
     struct abx_watches *watches;
+    struct abx_procs *procs;   /* background processes and terminals; NULL: not yet, or no more */
+    struct abx_list started;   /* processes.c */
+    size_t started_reserved;   /* starts that are being judged */
+    struct abx_list terminals; /* terminals.c */
+    struct abx_timer procs_timer; /* of the stop */
+    int procs_looks;
     struct abx__throttle throttle;
     uint64_t audit_lost;              /* lines that were not taken */
     struct abx__audit_log *audit_log; /* the latest lines: audit_log.c */
@@ -96,9 +102,12 @@ struct abx__server {
     char long_marker[33]; /* random */
     const char *bound_host;
     int64_t bound_port;
-    int http_fd, exit_code, stop_signal;
-    bool is_listening, is_stopping;
+    int http_fd, pty_fd, exit_code, stop_signal;
+    bool is_listening, is_stopping, is_pty_listening;
 };
+
+/* Which listener a request came by. */
+enum { ABX__LISTENER_TCP, ABX__LISTENER_UNIX, ABX__LISTENER_PTY };
 
 /* ---- routes (routes.c) ---- */
 
@@ -121,6 +130,18 @@ extern const struct abx__route abx__git_history_routes[]; /* git_history.c */
 extern const struct abx__route abx__describe_routes[];    /* describe.c */
 extern const struct abx__route abx__watch_over_routes[];  /* watch_over.c */
 extern const struct abx__route abx__mcp_routes[];         /* mcp.c */
+extern const struct abx__route abx__process_routes[];     /* processes.c */
+extern const struct abx__route abx__terminal_routes[];    /* terminals.c */
+void abx__shell_stream_post(struct abx__call *c);         /* shell_stream.c */
+/** The table of background processes and terminals. */
+int abx__processes_open(struct abx__server *s, struct abx_error *err);
+/** SIGTERM, SIGHUP for terminals; SIGKILL after 1.5 s. The table is gone once they are. */
+void abx__processes_stop(struct abx__server *s);
+/** Every few seconds: forgets what ended long ago; ends terminals that nobody looks at. */
+void abx__processes_sweep(struct abx__server *s);
+void abx__terminals_sweep(struct abx__server *s);
+void abx__terminals_stop(struct abx__server *s);
+void abx__terminals_free(struct abx__server *s);
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */
@@ -169,6 +190,8 @@ struct abx__call {
 void abx__server_on_request(struct abx_http_req *req);
 /** The body of an answer to a request that could not be read. */
 void abx__server_on_refusal(void *user, int status, const char *message, struct abx_buf *out);
+/** Whether a policy given in code agrees too. */
+bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v);
 /** Ends calls whose body has stopped coming; every few seconds. */
 void abx__calls_sweep(struct abx__server *s);
 /** The value of a query parameter; ptr NULL when absent or empty. */

@@ -6,22 +6,16 @@
 #include "lib/base/assert.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/base/banned.h"
 
-enum {
-    OUTPUT_MAX = 16 << 20, /* of each stream, without max_output_bytes */
-    PROCESSES_MAX = 100,
-};
+enum { OUTPUT_MAX = 16 << 20 /* of each stream, without max_output_bytes */ };
 
 struct shell {
-    struct abx_list node;   /* of server->shells */
-    struct abx__call *call; /* NULL: over */
-    struct abx__server *server;
-    struct abx_run *run;
+    struct abx__running running;
+    struct abx__call *call;
     struct abx_buf out[2]; /* stdout, stderr */
     size_t max;
     bool is_truncated;
@@ -29,9 +23,7 @@ struct shell {
 
 static void shell_free(struct shell *s)
 {
-    abx_run_close(s->run);
-    s->server->shell_count--;
-    abx_list_remove(&s->node);
+    abx__running_remove(&s->running);
     abx_buf_done(&s->out[0]);
     abx_buf_done(&s->out[1]);
     free(s);
@@ -122,19 +114,21 @@ static void start(struct abx__job *j)
                                 .envp = x->envp,
                                 .cwd = x->cwd,
                                 .timeout_ms = x->timeout_ms};
+    if (x->missing) {
+        abx__call_fail_errno(c, x->missing, x->argv[0]);
+        return;
+    }
     struct shell *s = calloc(1, sizeof(*s));
     if (s == NULL) {
         abx__call_fail(c, 500, "MemoryError", "out of memory");
         return;
     }
     s->call = c;
-    s->server = c->server;
-    s->server->shell_count++;
-    abx_list_push(&s->server->shells, &s->node);
+    abx__running_add(&s->running, c->server);
     s->max = max < OUTPUT_MAX ? (size_t)max : (size_t)OUTPUT_MAX;
     abx_buf_init(&s->out[0], s->max + 1);
     abx_buf_init(&s->out[1], s->max + 1);
-    if (abx__exec_start(c, &spec, &ops, s, &s->run, &err) < 0) {
+    if (abx__exec_start(c, &spec, &ops, s, &s->running.run, &err) < 0) {
         shell_free(s);
         if (err.sys)
             abx__call_fail_errno(c, err.sys, x->argv[0]);
@@ -146,40 +140,10 @@ static void start(struct abx__job *j)
     c->on_close = on_close;
 }
 
-void abx__shells_stop(struct abx__server *s)
-{
-    for (struct abx_list *node = s->shells.next; node != &s->shells; node = node->next) {
-        struct shell *shell = ABX_CONTAINER_OF(node, struct shell, node);
-        if (shell->run)
-            abx_run_signal(shell->run, SIGTERM);
-    }
-}
-
-static void judge(struct abx__job *j)
-{
-    abx__exec_judge(j->data, j);
-}
-
 static void shell_post(struct abx__call *c)
 {
-    uint64_t running = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_PROCESSES, PROCESSES_MAX);
-    if (running > PROCESSES_MAX)
-        running = PROCESSES_MAX;
-    struct abx__exec x = {0};
-    if (!abx__exec_read(c, &x))
-        return;
-    if (c->server->shell_count >= running) {
-        abx__call_fail(c, 429, "ResourceError", "%zu programs run already", c->server->shell_count);
-        return;
-    }
-    struct abx__job *j = abx__job_new(c, judge, 4096);
-    struct abx__exec *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = x;
-    if (j == NULL)
-        return;
-    j->done = start;
-    abx__job_start(j);
+    abx__exec_post(c, 0, &c->server->shell_count, start);
 }
 
-const struct abx__route abx__shell_routes[] = {{"shell", shell_post}, {0}};
+const struct abx__route abx__shell_routes[] = {
+    {"shell", shell_post}, {"shell_stream", abx__shell_stream_post}, {0}};

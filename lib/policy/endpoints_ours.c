@@ -43,6 +43,8 @@ static const struct abx_endpoint endpoints[] = {
      "Listen to a session of the Model Context Protocol", {"list_commands"}},
     {"mcp_close", "DELETE", "/mcp", {NULL}, COMMON, 0, ABX_GROUP_COMMANDS, MCP, ABX_OP_READ,
      "End a session of the Model Context Protocol", {"list_commands"}},
+    {"process_journal", "GET", "/process/{pid}/journal", {NULL}, COMMON, 0, ABX_GROUP_PROCESS, ABX_EP_EXTENSION | ABX_EP_STREAMING, ABX_OP_READ,
+     "Read all output of a background process by byte offset, or follow it", {"process_output"}},
 };
 /* clang-format on */
 
