@@ -7,6 +7,7 @@
 #include "lib/contract/contract.h"
 #include "lib/policy/confine.h"
 #include "lib/proc/confine.h"
+#include "lib/yaml/yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 
 #include "lib/base/banned.h"
 
-enum { POLICY_BYTES = 1 << 20 };
+enum { POLICY_BYTES = 1 << 20, YAML_BYTES = 32 << 20 };
 
 /* ---- finding it ---- */
 
@@ -31,13 +32,59 @@ static bool is_file(const char *name)
     return stat(name, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+/* The text is YAML: it becomes the same document in JSON, whose places are those of the YAML. */
+static int from_yaml(struct abx__policy_source *s, struct abx_error *err)
+{
+    struct abx_arena a;
+    struct abx_yaml *root;
+    struct abx_yaml_fault fault = {0};
+    struct abx_buf json;
+    abx_arena_init(&a, YAML_BYTES);
+    abx_buf_init(&json, POLICY_BYTES);
+    s->yaml = s->text;
+    s->yaml_len = s->len;
+    s->text = NULL;
+    int r = abx_yaml_parse(abx_str_n(s->yaml, s->yaml_len), &a, &fault, &root);
+    if (r < 0)
+        abx_err_set(err, ABX_INVALID_ARGUMENT, "%s:%u:%u: %s%s%s", s->name, fault.line,
+                    fault.column, fault.text, fault.advice ? "; " : "",
+                    fault.advice ? fault.advice : "");
+    else
+        abx_yaml_to_json(root, &json);
+    abx_arena_done(&a);
+    if (r == 0 && abx_buf_failed(&json))
+        r = abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "%s: too large, or out of memory", s->name);
+    if (r == 0) {
+        s->len = json.len;
+        s->text = abx_buf_take(&json);
+    }
+    abx_buf_done(&json);
+    return r;
+}
+
+/* Where the findings stand in the YAML: the line of the key. */
+static void place_in_yaml(const struct abx__policy_source *s, struct abx_report *report)
+{
+    struct abx_arena a;
+    struct abx_yaml *root;
+    struct abx_yaml_fault fault;
+    if (s->yaml == NULL)
+        return;
+    abx_arena_init(&a, YAML_BYTES);
+    bool is_read = abx_yaml_parse(abx_str_n(s->yaml, s->yaml_len), &a, &fault, &root) == 0;
+    for (size_t i = 0; i < report->count; i++) {
+        struct abx_finding *f = &report->items[i];
+        const struct abx_yaml *node =
+            is_read && f->line && f->pointer ? abx_yaml_at(root, abx_str(f->pointer)) : NULL;
+        f->line = node == NULL ? 0 : node->key_line ? node->key_line : node->line;
+        f->column = node == NULL ? 0 : node->key_line ? node->key_column : node->column;
+    }
+    abx_arena_done(&a);
+}
+
 static int read_file(const char *name, struct abx__policy_source *ret, struct abx_error *err)
 {
     struct abx_str file = abx_str(name);
-    if (abx_str_ends(file, ".yaml") || abx_str_ends(file, ".yml"))
-        return abx_err_set(err, ABX_UNIMPLEMENTED,
-                           "not_built: %s: this server reads no YAML policy; write it as JSON",
-                           name);
     int got = abx_fd_read_file(AT_FDCWD, name, POLICY_BYTES, &ret->text, &ret->len);
     if (got == -EFBIG)
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "the policy file %s is longer than %d bytes",
@@ -45,6 +92,8 @@ static int read_file(const char *name, struct abx__policy_source *ret, struct ab
     if (got < 0)
         return abx_err_sys(err, got, "can not read the policy file %s", name);
     ret->name = name;
+    if (abx_str_ends(file, ".yaml") || abx_str_ends(file, ".yml"))
+        return from_yaml(ret, err);
     return 0;
 }
 
@@ -108,6 +157,7 @@ void abx__policy_source_done(struct abx__policy_source *s)
 {
     free(s->text);
     free(s->confine);
+    free(s->yaml);
     *s = (struct abx__policy_source){0};
 }
 
@@ -145,7 +195,9 @@ int abx__policy_source_load(const struct abx__policy_source *source,
     };
     if (args->with_token)
         facts.legacy_token = abx_str(variable(ABX_ENV_SERVER_TOKEN));
-    return abx_policy_load(&facts, ret, report);
+    int r = abx_policy_load(&facts, ret, report);
+    place_in_yaml(source, report);
+    return r;
 }
 
 /* ---- printing ---- */
@@ -173,25 +225,4 @@ void abx__policy_print_errors(FILE *out, const struct abx_report *report, const 
     }
     if (report->dropped > 0)
         fprintf(out, "policy error: and %zu more\n", report->dropped);
-}
-
-int abx__policy_open(const struct abx__policy_args *args, bool serving, struct abx_policy **ret,
-                     const char **ret_name)
-{
-    struct abx__policy_source source;
-    struct abx_report report;
-    struct abx_error err = {0};
-    if (abx__policy_source_read(args, &source, &err) < 0) {
-        fprintf(stderr, "policy error: %s\n", err.msg);
-        return -1;
-    }
-    abx_report_init(&report);
-    int failed = abx__policy_source_load(&source, args, ret, &report);
-    if (failed < 0)
-        abx__policy_print_errors(stderr, &report, source.name, serving);
-    else
-        *ret_name = source.name;
-    abx_report_done(&report);
-    abx__policy_source_done(&source);
-    return failed;
 }

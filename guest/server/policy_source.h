@@ -28,6 +28,8 @@ struct abx__policy_source {
     const char *name; /* file name or variable, for messages; "default" without a document */
     char *confine;    /* heap; a confinement from a file of its own or a flag; NULL: none */
     size_t confine_len;
+    char *yaml; /* heap; what `text` was made from; NULL: it was JSON */
+    size_t yaml_len;
 };
 
 /** Finds and reads the document: --policy, --preset alone, ABX_SERVER_POLICY,
@@ -45,7 +47,3 @@ int abx__policy_source_load(const struct abx__policy_source *source,
  * only against routes and environment reads "configuration error" when @serving. */
 void abx__policy_print_errors(FILE *out, const struct abx_report *report, const char *source,
                               bool serving);
-/** Reads and loads; mistakes go to stderr. 0 or -1 (exit 1). *ret_name: of the source, for the
- * start line; borrowed from argv, the environment or constants. */
-int abx__policy_open(const struct abx__policy_args *args, bool serving, struct abx_policy **ret,
-                     const char **ret_name);
