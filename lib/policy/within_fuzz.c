@@ -1,0 +1,318 @@
+/* lib/policy/within_fuzz.c: the property that a narrower document never allows more. The bytes choose
+ * a document, a change of it, and nothing is believed: where abx_policy_is_within() says yes, every
+ * caller is asked for at every endpoint, with paths, commands, names and variables, and what the
+ * narrower one allows the wider one must allow too. A document is within itself. */
+#include "lib/base/assert.h"
+#include "lib/base/buf.h"
+#include "lib/policy/guards.h"
+#include "lib/policy/paths.h"
+#include "lib/policy/policy_priv.h"
+#include "lib/policy/url_guard.h"
+#include "lib/policy/within.h"
+
+#include "lib/base/banned.h"
+
+enum { INPUT_MAX = 200, TEXT_MAX = 16384, RULES = 4 };
+
+/* Bytes that are used up; then zeros. */
+struct chooser {
+    const uint8_t *data;
+    size_t len;
+};
+
+static unsigned choose(struct chooser *c, unsigned count)
+{
+    if (c->len == 0)
+        return 0;
+    c->len--;
+    return *c->data++ % count;
+}
+
+#define PICK(c, list) ((list)[choose((c), ABX_COUNTOF(list))])
+
+static const char *const presets[] = {"default", "transfer-only", "read-only", "hardened", "locked"};
+static const char *const groups[] = {"process", "terminal", "dev_tools", "file_ops", "commands"};
+static const char *const selectors[] = {"*",     "files_*",       "shell", "group:process", "git_*",
+                                        "files_delete", "env_set", "code_run", "browser_navigate",
+                                        "files_upload_stream", "process_signal",
+                                        "pty_create_session"};
+static const char *const scope_lists[] = {"[\"*\"]", "[\"files:*\"]", "[]", "[\"files:read\"]",
+                                          "[\"process:*\",\"files:read\"]", "[\"a:b\"]"};
+/* Parts of a rule; only exact selectors are strict about them, so that globs carry them. */
+static const char *const parts[] = {
+    "\"enabled\":true",
+    "\"enabled\":false",
+    "\"scopes\":[\"a:b\"]",
+    "\"scopes\":[]",
+    "\"paths\":{\"allow\":[\"/srv\"]}",
+    "\"paths\":{\"allow\":[\"/srv/a\",\"/data\"]}",
+    "\"paths\":{\"allow\":[\"/\"]}",
+    "\"paths\":{\"deny\":[\"*.pem\"]}",
+    "\"paths\":{\"deny\":[\"/srv/a\",\"**/.env\"],\"read_only\":true}",
+    "\"paths\":{\"symlinks\":\"never\"}",
+    "\"paths\":{\"read_only\":false}",
+    "\"limits\":{\"rate_per_minute\":2}",
+    "\"limits\":{\"rate_per_minute\":5,\"max_bytes\":10}",
+    "\"params\":{\"allow_commands\":[\"ls\"]}",
+    "\"params\":{\"allow_commands\":[\"git status\",\"ls\"],\"deny_commands\":[\"rm\"]}",
+    "\"params\":{\"deny_extensions\":[\".sh\"]}",
+    "\"params\":{\"allow_extensions\":[\".txt\"],\"overwrite\":false}",
+    "\"params\":{\"allow_vars\":[\"A_*\"]}",
+    "\"params\":{\"deny_vars\":[\"B\"],\"env_deny\":[\"B\"]}",
+    "\"params\":{\"allowed_signals\":[15]}",
+    "\"params\":{\"shells\":[\"/bin/sh\"],\"languages\":[\"bash\"]}",
+    "\"params\":{\"url_allow\":[\"https://a.net/*\"]}",
+    "\"params\":{\"url_deny\":[\"*secret*\"],\"block_private_networks\":true}",
+};
+static const char *const confines[] = {
+    "\"off\"",
+    "\"auto\"",
+    "\"require\"",
+    "{\"mode\":\"auto\",\"write\":[\"/data\"]}",
+    "{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80],\"udp\":false}}",
+    "{\"mode\":\"auto\",\"read\":[\"/srv\"],\"rlimits\":{\"nofile\":64},\"privileged\":true}",
+};
+
+static void put_rule(struct chooser *c, struct abx_buf *out)
+{
+    /* One part of each kind: a repeated key would hide the first. */
+    const char *part = PICK(c, parts), *second = PICK(c, parts);
+    abx_buf_putf(out, "{%s", part);
+    if (strncmp(part, second, 6) != 0)
+        abx_buf_putf(out, ",%s", second);
+    abx_buf_put_byte(out, '}');
+}
+
+static void put_tokens(struct chooser *c, struct abx_buf *out)
+{
+    unsigned count = choose(c, 3);
+    abx_buf_put_c(out, "\"auth\":{\"tokens\":[");
+    for (unsigned i = 0; i < count; i++)
+        abx_buf_putf(out, "%s{\"id\":\"t%u\",\"scopes\":%s,\"token_sha256\":\"%064u\"}", i ? "," : "",
+                     i, PICK(c, scope_lists), i + choose(c, 2));
+    abx_buf_putf(out, "],\"allow_anonymous\":%s,\"anonymous_scopes\":%s}",
+                 choose(c, 2) ? "true" : "false", PICK(c, scope_lists));
+}
+
+static void put_document(struct chooser *c, struct abx_buf *out)
+{
+    bool seen[ABX_COUNTOF(selectors)] = {false};
+    abx_buf_putf(out, "{\"preset\":\"%s\",\"groups\":{\"%s\":%s},", PICK(c, presets),
+                 PICK(c, groups), choose(c, 2) ? "true" : "false");
+    put_tokens(c, out);
+    abx_buf_putf(out, ",\"confine\":%s,\"endpoints\":{", PICK(c, confines));
+    bool first = true;
+    for (unsigned i = choose(c, RULES + 1); i > 0; i--) {
+        unsigned at = choose(c, ABX_COUNTOF(selectors));
+        if (seen[at])
+            continue;
+        seen[at] = true;
+        abx_buf_putf(out, "%s\"%s\":", first ? "" : ",", selectors[at]);
+        put_rule(c, out);
+        first = false;
+    }
+    abx_buf_put_c(out, "}}");
+}
+
+static struct abx_policy *load(const struct abx_buf *text)
+{
+    struct abx_policy_facts facts = {.text = abx_buf_str(text),
+                                     .has_text = !text->failed,
+                                     .base_dir = ABX_STR("/srv"),
+                                     .layers = ABX_LAYER_ALL};
+    struct abx_policy *p = NULL;
+    struct abx_report report;
+    abx_report_init(&report);
+    if (abx_policy_load(&facts, &p, &report) < 0)
+        p = NULL;
+    abx_report_done(&report);
+    return p;
+}
+
+/* ---- everything that can be asked ---- */
+
+struct both {
+    const struct abx_policy *narrow, *wide;
+    const struct abx_policy_rule *n, *w;
+};
+
+static bool may_path(const struct abx_policy *p, const struct abx_policy_rule *r,
+                     const char *lexical, const char *resolved, enum abx_path_op op)
+{
+    struct abx_policy_root roots[8];
+    struct abx_policy_verdict v = {0};
+    struct abx_policy_path_facts f = {.roots = roots,
+                                      .lexical = abx_str(lexical),
+                                      .resolved = abx_str(resolved),
+                                      .op = op};
+    struct abx_str root;
+    for (; f.root_count < ABX_COUNTOF(roots) && abx_policy_root_at(p, r, f.root_count, &root);
+         f.root_count++)
+        roots[f.root_count] = (struct abx_policy_root){root, root};
+    return abx_policy_path_judge(r, &f, &v, NULL);
+}
+
+static void ask_paths(const struct both *b)
+{
+    static const char *const paths[] = {"/srv",     "/srv/a",      "/srv/a/x.pem", "/srv/b/.env",
+                                        "/data",    "/data/x.txt", "/etc/passwd",  "/",
+                                        "/proc/1",  "/srvx",       "/srv/a/.env/x"};
+    for (size_t i = 0; i < ABX_COUNTOF(paths); i++)
+        for (size_t k = 0; k < ABX_COUNTOF(paths); k++)
+            for (int op = 0; op < ABX_OP__COUNT; op++)
+                ABX_ASSERT(may_path(b->wide, b->w, paths[i], paths[k], (enum abx_path_op)op) ||
+                           !may_path(b->narrow, b->n, paths[i], paths[k], (enum abx_path_op)op));
+}
+
+static bool may_run(const struct abx_policy_rule *r, struct abx_str line)
+{
+    struct abx_policy_command command = {0};
+    struct abx_policy_verdict v = {0};
+    struct abx_str_list argv;
+    struct abx_arena a;
+    abx_arena_init(&a, 1 << 20);
+    bool ok = abx_policy_words_split(line, &a, &command.argv) == 0 &&
+              abx_policy_command_check(r, &command, &a, &argv, &v);
+    abx_arena_done(&a);
+    return ok;
+}
+
+static void ask_programs(const struct both *b)
+{
+    static const char *const lines[] = {"ls", "ls -la", "git status", "git push", "rm x", "/bin/ls"};
+    static const char *const names[] = {"A_X", "B", "PATH", "LD_PRELOAD", "ABX_X", "C"};
+    struct abx_policy_verdict v = {0};
+    for (size_t i = 0; i < ABX_COUNTOF(lines); i++)
+        ABX_ASSERT(may_run(b->w, abx_str(lines[i])) || !may_run(b->n, abx_str(lines[i])));
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        struct abx_str name = abx_str(names[i]);
+        ABX_ASSERT(abx_policy_exec_env_check(b->wide, b->w, name, &v) ||
+                   !abx_policy_exec_env_check(b->narrow, b->n, name, &v));
+        ABX_ASSERT(abx_policy_env_set_check(b->wide, b->w, name, &v) ||
+                   !abx_policy_env_set_check(b->narrow, b->n, name, &v));
+        ABX_ASSERT(abx_policy_env_visible(b->wide, b->w, name) ||
+                   !abx_policy_env_visible(b->narrow, b->n, name));
+        ABX_ASSERT(abx_policy_pty_env_check(b->w, name, &v) ||
+                   !abx_policy_pty_env_check(b->n, name, &v));
+    }
+}
+
+static bool may_open(const struct abx_policy_rule *r, const char *url)
+{
+    struct abx_policy_verdict v = {0};
+    struct abx_policy_url u;
+    struct abx_arena a;
+    abx_arena_init(&a, 1 << 20);
+    bool ok = abx_policy_url_check(r, abx_str(url), &a, &u, &v);
+    abx_arena_done(&a);
+    return ok;
+}
+
+static void ask_words(const struct both *b)
+{
+    static const char *const files[] = {"/srv/a.sh", "/srv/a.txt", "/srv/a", "/srv/.env"};
+    static const char *const shells[] = {"/bin/sh", "/bin/bash"};
+    static const char *const languages[] = {"bash", "python"};
+    static const char *const urls[] = {"https://a.net/x", "https://b.net/secret", "http://a.net/",
+                                       "https://a.net:8443/", "http://127.0.0.1/"};
+    struct abx_policy_verdict v = {0};
+    for (size_t i = 0; i < ABX_COUNTOF(files); i++)
+        ABX_ASSERT(abx_policy_extension_check(b->w, abx_str(files[i]), &v) ||
+                   !abx_policy_extension_check(b->n, abx_str(files[i]), &v));
+    for (size_t i = 0; i < ABX_COUNTOF(shells); i++)
+        ABX_ASSERT(abx_policy_shell_check(b->w, abx_str(shells[i]), &v) ||
+                   !abx_policy_shell_check(b->n, abx_str(shells[i]), &v));
+    for (size_t i = 0; i < ABX_COUNTOF(languages); i++)
+        ABX_ASSERT(abx_policy_language_check(b->w, abx_str(languages[i]), &v) ||
+                   !abx_policy_language_check(b->n, abx_str(languages[i]), &v));
+    for (int64_t signal = 0; signal < 20; signal++)
+        ABX_ASSERT(abx_policy_signal_check(b->w, signal, &v) ||
+                   !abx_policy_signal_check(b->n, signal, &v));
+    for (size_t i = 0; i < ABX_COUNTOF(urls); i++)
+        ABX_ASSERT(may_open(b->w, urls[i]) || !may_open(b->n, urls[i]));
+}
+
+/* Who the credential of @n is to the other policy; false: a stranger. */
+static bool same_caller(const struct both *b, const struct abx_policy_identity *n,
+                        struct abx_policy_identity *ret)
+{
+    struct abx_policy_identity w;
+    for (size_t i = 0; abx_policy_identity_at(b->wide, i, &w); i++)
+        if (n->index == ABX_POLICY_ANONYMOUS
+                ? w.index == ABX_POLICY_ANONYMOUS
+                : w.index != ABX_POLICY_ANONYMOUS &&
+                      memcmp(b->narrow->tokens[n->index].hash, b->wide->tokens[w.index].hash, 32) ==
+                          0) {
+            *ret = w;
+            return true;
+        }
+    return false;
+}
+
+static void ask_callers(const struct both *b)
+{
+    struct abx_policy_identity n, w;
+    struct abx_policy_verdict v;
+    bool reached = false;
+    for (size_t i = 0; abx_policy_identity_at(b->narrow, i, &n); i++) {
+        if (n.index == 1 && memcmp(b->narrow->tokens[0].hash, b->narrow->tokens[1].hash, 32) == 0)
+            continue; /* of two tokens that are equal the first is meant */
+        if (!abx_policy_judge(b->narrow, b->n, &n, &v))
+            continue;
+        ABX_ASSERT(same_caller(b, &n, &w));
+        ABX_ASSERT(abx_policy_judge(b->wide, b->w, &w, &v));
+        reached = true;
+    }
+    if (!reached)
+        return;
+    if (b->n->takes_paths)
+        ask_paths(b);
+    ask_programs(b);
+    ask_words(b);
+    for (int limit = 0; limit < ABX_LIMIT__COUNT; limit++)
+        ABX_ASSERT(!b->w->limits[limit].is_set ||
+                   (b->n->limits[limit].is_set &&
+                    b->n->limits[limit].number <= b->w->limits[limit].number));
+}
+
+static void ask_everything(const struct abx_policy *narrow, const struct abx_policy *wide)
+{
+    size_t count;
+    const struct abx_policy_rule *rules = abx_policy_rules(narrow, &count);
+    for (size_t i = 0; i < count; i++) {
+        const struct both b = {narrow, wide, &rules[i], abx_policy_rule(wide, rules[i].id)};
+        ask_callers(&b);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    ABX_AUTO_BUF first;
+    ABX_AUTO_BUF second;
+    char why[240];
+    if (size > INPUT_MAX)
+        return 0;
+    /* The second document begins as the first and goes its own way from the byte named last. */
+    size_t shared = size > 1 ? data[size - 1] % size : 0;
+    struct chooser one = {data, size / 2}, two = {data, shared < size / 2 ? shared : size / 2};
+    abx_buf_init(&first, TEXT_MAX);
+    abx_buf_init(&second, TEXT_MAX);
+    put_document(&one, &first);
+    uint8_t mixed[INPUT_MAX];
+    memcpy(mixed, data, two.len);
+    memcpy(mixed + two.len, data + size / 2, size - size / 2);
+    two = (struct chooser){mixed, two.len + size - size / 2};
+    if (two.len > INPUT_MAX)
+        return 0;
+    put_document(&two, &second);
+    struct abx_policy *a = load(&first), *b = load(&second);
+    if (a != NULL)
+        ABX_ASSERT(abx_policy_is_within(a, a, why));
+    if (a != NULL && b != NULL && abx_policy_is_within(a, b, why))
+        ask_everything(a, b);
+    if (a != NULL && b != NULL && abx_policy_is_within(b, a, why))
+        ask_everything(b, a);
+    abx_policy_unref(a);
+    abx_policy_unref(b);
+    return 0;
+}
