@@ -35,6 +35,7 @@ abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)
 abx_add_suite(server_system 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/system)
 abx_add_suite(server_additions 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/additions)
+abx_add_suite(server_clients 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/clients)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
 abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)
 # The published server and ours side by side.
