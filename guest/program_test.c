@@ -40,6 +40,7 @@ struct box {
     const char *env;       /* one more variable, or NULL */
     const char *command;   /* one argument after the options, or NULL */
     const char *log_wants; /* must be in the log at the end */
+    int (*fill)(const struct box *b); /* furnishes the root further, or NULL */
     pid_t pid;
 };
 
@@ -81,6 +82,8 @@ static int furnish(const struct box *b)
         bind_in(b, "/dev/urandom", "dev/urandom", false) < 0 ||
         bind_in(b, guest, ".fce2b/entrypoint", false) < 0 ||
         bind_in(b, guest, ".fce2b/envd", false) < 0)
+        return -1;
+    if (b->fill != NULL && b->fill(b) < 0)
         return -1;
     return access(libs, F_OK) == 0 ? bind_in(b, libs, ".fce2b/lib", true) : 0;
 }
@@ -160,6 +163,7 @@ static void box_stop(struct box *b)
 }
 
 static char out[ANSWER_MAX];
+static size_t out_len;
 
 /* One request on a connection of its own; the answer is in `out`. */
 static void ask(struct box *b, const char *method, const char *target, const char *headers,
@@ -180,12 +184,23 @@ static void ask(struct box *b, const char *method, const char *target, const cha
         got = read(fd, out + len, ANSWER_MAX - 1 - len);
     }
     out[len] = '\0';
+    out_len = len;
 }
 
 static void expect(const char *part)
 {
     if (strstr(out, part) == NULL)
         fail_msg("no \"%s\" in: %s", part, out);
+}
+
+/* The same in an answer with bytes of zero. */
+static void expect_in_stream(const char *part)
+{
+    if (memmem(out, out_len, part, strlen(part)) != NULL)
+        return;
+    for (size_t i = 0; i < out_len; i++)
+        out[i] = out[i] == '\0' ? '.' : out[i];
+    fail_msg("no \"%s\" in: %s", part, out);
 }
 
 /* The pid, as we see it, of a child of the box's PID 1 that is called @comm. */
@@ -223,6 +238,126 @@ TEST(an_empty_root_is_a_sandbox)
     expect("\"locked\":false");
     expect("\"version\":\"" ABX_VERSION "\"");
     box_stop(&b);
+}
+
+/* ---- T06: what a root file system may lack ---- */
+static int put_file(const struct box *b, const char *name, const char *text)
+{
+    char path[NAME_MAX_TEXT];
+    snprintf(path, sizeof(path), "%s/%s", b->root, name);
+    ABX_AUTO_FD fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    return fd < 0 ? -1 : abx_fd_write_all(fd, text, strlen(text));
+}
+
+static int put_folder(const struct box *b, const char *name)
+{
+    char path[NAME_MAX_TEXT];
+    snprintf(path, sizeof(path), "%s/%s", b->root, name);
+    return mkdir(path, 0755);
+}
+
+static int put_link(const struct box *b, const char *target, const char *name)
+{
+    char path[NAME_MAX_TEXT];
+    snprintf(path, sizeof(path), "%s/%s", b->root, name);
+    return symlink(target, path);
+}
+
+/* A program without libraries that ends with 1 when it is started by hand. */
+static int put_static(const struct box *b, const char *name)
+{
+    char from[PATH_MAX];
+    snprintf(from, sizeof(from), "%s/bin/abx-shim", build_dir());
+    return bind_in(b, from, name, false);
+}
+
+/* One static program under two names, no accounts. */
+static int fill_busybox(const struct box *b)
+{
+    if (put_folder(b, "bin") < 0 || put_static(b, "bin/busybox") < 0)
+        return -1;
+    return put_link(b, "busybox", "bin/sh");
+}
+
+/* Merged /usr, root as the only account, profiles, a read-only system. */
+static int fill_debian(const struct box *b)
+{
+    static const char *const links[] = {"bin", "sbin", "lib", "lib64"};
+    char target[32];
+    for (size_t i = 0; i < ABX_COUNTOF(links); i++) {
+        snprintf(target, sizeof(target), "usr/%s", links[i]);
+        if (put_link(b, target, links[i]) < 0)
+            return -1;
+    }
+    if (put_folder(b, "root") < 0 || put_folder(b, "etc/profile.d") < 0 ||
+        put_file(b, "etc/profile", "for f in /etc/profile.d/*.sh; do . $f; done\n") < 0 ||
+        put_file(b, "etc/passwd", "root:x:0:0:root:/root:/bin/bash\n") < 0 ||
+        put_file(b, "etc/group", "root:x:0:\n") < 0)
+        return -1;
+    return bind_in(b, "/usr", "usr", true);
+}
+
+/* Folders of its own, no bash, an account list whose last line is not ended. */
+static int fill_alpine(const struct box *b)
+{
+    static const char *const folders[] = {"bin", "lib", "usr", "usr/bin", "root", "home"};
+    for (size_t i = 0; i < ABX_COUNTOF(folders); i++)
+        if (put_folder(b, folders[i]) < 0)
+            return -1;
+    if (put_file(b, "etc/passwd", "root:x:0:0:root:/root:/bin/ash\nnobody:x:65534:65534:::") < 0 ||
+        put_file(b, "etc/group", "root:x:0:root\n") < 0 || put_static(b, "bin/busybox") < 0 ||
+        put_link(b, "busybox", "bin/ash") < 0)
+        return -1;
+    return put_link(b, "/bin/busybox", "bin/sh");
+}
+
+TEST(t06_minimal_roots_are_sandboxes)
+{
+    static const struct {
+        const char *name;
+        int (*fill)(const struct box *b);
+        const char *has_user; /* of /.fce2b/health */
+        const char *start;    /* a process, as `user` */
+        const char *event;    /* in its stream */
+        const char *account;  /* in /etc/passwd afterwards; NULL: there is none */
+    } rows[] = {
+        {"scratch", NULL, "\"hasUser\":false", "{\"process\":{\"cmd\":\"/bin/sh\"}}",
+         "\"exitCode\":127", NULL},
+        {"busybox", fill_busybox, "\"hasUser\":false", "{\"process\":{\"cmd\":\"/bin/sh\"}}",
+         "\"exitCode\":1", NULL},
+        {"debian", fill_debian, "\"hasUser\":true",
+         "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-l\",\"-c\",\"echo $HOME\"]}}",
+         "L2hvbWUvdXNlcgo=", "user:x:1000:1000::/home/user:/bin/bash\n"},
+        {"alpine", fill_alpine, "\"hasUser\":true", "{\"process\":{\"cmd\":\"/bin/ash\"}}",
+         "\"exitCode\":1", "nobody:x:65534:65534:::\nuser:x:1000:1000::/home/user:/bin/sh\n"},
+    };
+    static const char port[] = "X-Sandbox-Port: 49983\r\n";
+    static const char rpc[] = "X-Sandbox-Port: 49983\r\nContent-Type: application/connect+json\r\n"
+                              "Authorization: Basic dXNlcjo=\r\n"; /* "user:" */
+    static const char raw[] = "X-Sandbox-Port: 49983\r\n"
+                              "Content-Type: application/octet-stream\r\n";
+    if (geteuid() != 0)
+        skip();
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct box b = {.fill = rows[i].fill};
+        print_message("%s\n", rows[i].name);
+        box_start(&b);
+        ask(&b, "GET", "/health", port, "");
+        expect("HTTP/1.1 204 ");
+        ask(&b, "GET", "/.fce2b/health", "", "");
+        expect("\"name\":\"envd\",\"state\":\"running\"");
+        expect(rows[i].has_user);
+        ask(&b, "POST", "/process.Process/Start", rpc, rows[i].start);
+        expect("HTTP/1.1 200 ");
+        expect_in_stream(rows[i].event);
+        ask(&b, "POST", "/files?path=/tmp/t06&username=root", raw, "kept");
+        expect("HTTP/1.1 200 ");
+        ask(&b, "GET", "/files?path=/tmp/t06&username=root", port, "");
+        expect("\r\n\r\nkept");
+        ask(&b, "GET", "/files?path=/etc/passwd&username=root", port, "");
+        expect(rows[i].account != NULL ? rows[i].account : "HTTP/1.1 404 ");
+        box_stop(&b);
+    }
 }
 
 TEST(a_locked_sandbox_stays_provisioned_over_a_killed_envd)
