@@ -72,12 +72,8 @@ def program(*command, timeout=120, env=None, pass_fds=()):
 
 
 def cpu_seconds(pid):
-    """CPU that a process and all its threads have used, to the nanosecond."""
-    total = 0
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/schedstat") as f:
-            total += int(f.read().split()[0])
-    return total / 1e9
+    """CPU that a process and all its threads have used, those that ended too, to the nanosecond."""
+    return time.clock_gettime(~pid << 3 | 2)  # the process's clock: what clock_getcpuclockid(3) gives
 
 
 def memory_kib(pid, field):
