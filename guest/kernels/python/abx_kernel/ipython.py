@@ -51,6 +51,10 @@ class ChartFormatter(ObjectFormatter):
     format_type = Unicode("e2b/chart")
     print_method = "_repr_e2b_chart_"
 
+    def pop(self, typ, default=None):
+        """Keeps its types: matplotlib's backend takes Figure from all formatters before it adds its own."""
+        return default
+
 
 class Shell(InteractiveShell):
     displayhook_class = Type(Hook)
