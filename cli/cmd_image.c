@@ -174,7 +174,9 @@ static int run_build(struct cli *cli)
     char recipe[65], base[128];
     struct abx_error err;
     if (abx_base_recipe(name, recipe) < 0) {
-        fprintf(stderr, "abx: E8004 no recipe makes an image '%s'; there is: base\n", name);
+        fprintf(stderr,
+                "abx: E8004 no recipe makes an image '%s'; there are: base, code-interpreter-v1\n",
+                name);
         return 4;
     }
     abx_base_describe(name, ABX_BASE_IMAGE_TAG, base);
@@ -212,7 +214,8 @@ static const struct cli_option build_options[] = {
 const struct cli_command cmd_image_build = {
     .name = "image build",
     .args = "NAME",
-    .help = "Make the base image of Debian packages ('base'), where the engine lacks it",
+    .help = "Make the image 'base' or 'code-interpreter-v1' of Debian packages, where the engine "
+            "lacks it",
     .options = build_options,
     .min_args = 1,
     .max_args = 1,

@@ -28,6 +28,7 @@ abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 
 # The code interpreter from outside: its conformance table, traps, charts.
 abx_add_suite(interpreter_program 900 e2e ${CMAKE_SOURCE_DIR}/tests/interpreter/run)
+abx_add_suite(interpreter_published 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/interpreter/published)
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
 # What its confined processes can not do: places where one is started x attacks.

@@ -16,9 +16,13 @@ enum { COMMAND_BYTES = 16 * 1024 };
 /* Timestamps of the image: the same inputs give the same digest. */
 #define EPOCH "SOURCE_DATE_EPOCH=1767225600"
 
-static const char packages_base[] =
-    "bash,coreutils,ca-certificates,curl,git,iproute2,procps,python3,python3-pip,python3-venv,sudo,"
-    "tzdata";
+#define PACKAGES_BASE                                                                              \
+    "bash,coreutils,ca-certificates,curl,git,iproute2,procps,python3,python3-pip,python3-venv,"    \
+    "sudo,tzdata"
+static const char packages_base[] = PACKAGES_BASE;
+/* What the kernels of the code interpreter use where they find it. */
+static const char packages_interpreter[] = PACKAGES_BASE
+    ",nodejs,esbuild,python3-ipython,python3-numpy,python3-pandas,python3-matplotlib,python3-pil";
 
 /* Run in the new root by mmdebstrap, in this order. `user` may use sudo without a password. */
 static const char *const hooks_base[] = {
@@ -36,6 +40,7 @@ static const struct recipe {
     const char *const *hooks;
 } recipes[] = {
     {"base", packages_base, hooks_base},
+    {"code-interpreter-v1", packages_interpreter, hooks_base},
 };
 
 const char *const abx_base_environment[] = {EPOCH, NULL};
@@ -115,8 +120,9 @@ int abx_base_command(const char *name, bool is_root, const char *output,
     const struct recipe *r = find(abx_str(name));
     size_t count = 0;
     if (r == NULL)
-        return abx_err_set(err, ABX_NOT_FOUND, "no recipe for an image \"%.60s\": base is known",
-                           name);
+        return abx_err_set(
+            err, ABX_NOT_FOUND,
+            "no recipe for an image \"%.60s\": base and code-interpreter-v1 are known", name);
     *ret = (struct abx_base_command){0};
     abx_buf_init(&ret->memory, COMMAND_BYTES);
     /* All of it at once, so that pointers into it stay good. */

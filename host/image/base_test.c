@@ -12,6 +12,7 @@ TEST(official_names_resolve_for_every_region_and_tag)
         const char *from, *tag; /* NULL: not ours */
     } rows[] = {
         {"fc-e2b-registry.cn-hangzhou.cr.aliyuncs.com/runtime/base:v0.0.49", "v0.0.49"},
+        {"fc-e2b-registry.x.cr.aliyuncs.com/runtime/code-interpreter-v1:v0.0.52", "v0.0.52"},
         {"fc-e2b-registry.us-west-1.cr.aliyuncs.com/runtime/base:v0.0.1", "v0.0.1"},
         {"fc-e2b-registry.x.cr.aliyuncs.com/runtime/base:v0.0.4294967295", "v0.0.4294967295"},
         {"fc-e2b-registry.cn-hangzhou.cr.aliyuncs.com/runtime/base:latest", NULL},
@@ -32,7 +33,8 @@ TEST(official_names_resolve_for_every_region_and_tag)
             fail_msg("%s", rows[i].from);
         if (!is_ours)
             continue;
-        assert_string_equal(name, "base");
+        assert_string_equal(name,
+                            strstr(rows[i].from, "runtime/code") ? "code-interpreter-v1" : "base");
         assert_true(abx_str_is(tag, rows[i].tag));
     }
 }
@@ -43,6 +45,8 @@ TEST(recipes_have_one_digest_and_a_command)
     assert_int_equal(abx_base_recipe("base", hash), 0);
     assert_int_equal(abx_base_recipe("base", again), 0);
     assert_string_equal(hash, again);
+    assert_int_equal(abx_base_recipe("code-interpreter-v1", again), 0);
+    assert_string_not_equal(hash, again);
     assert_int_equal(abx_base_recipe("none", hash), -1);
     struct abx_base_command c;
     struct abx_error err;

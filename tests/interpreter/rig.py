@@ -104,11 +104,11 @@ class Answer:
 
 
 class Interpreter:
-    def __init__(self, python="ipython", envd=None, path=None, guard=False, **environment):
+    def __init__(self, python="ipython", envd=None, path=None, guard=False, port=None, **environment):
         self.top = tempfile.mkdtemp(prefix="abx-interp-")
         self.home = os.path.join(self.top, "home")
         os.mkdir(self.home)
-        self.port = free_port()
+        self.port = port or free_port()
         keep = {k: v for k, v in os.environ.items() if not k.startswith(("E2B_", "ABX_", "PYTHON", "VIRTUAL_ENV"))}
         path = path or f"{PYTHONS[python]}:{DEPS}/bin:/usr/bin:/bin"
         self.env = {**keep, "PATH": path, "HOME": self.home, "LANG": "C.UTF-8", **environment}
