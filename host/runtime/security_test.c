@@ -240,6 +240,36 @@ static int look_network(struct kit *k, const char *id)
 BOTH(t_sec_s56_host_loopback_is_unreachable, look_network)
 
 /* S51: a setuid file that the sandbox's root makes belongs to nobody here, and is out of reach. */
+/* What another user of the machine gets at @path: 0 or the errno. */
+static int as_stranger(const char *path)
+{
+    enum { STRANGER = 61000 };
+    struct stat st;
+    if (setresgid((gid_t)-1, STRANGER, (gid_t)-1) < 0 ||
+        setresuid((uid_t)-1, STRANGER, (uid_t)-1) < 0)
+        return -1;
+    int r = stat(path, &st) < 0 ? errno : 0;
+    if (setresuid((uid_t)-1, 0, (uid_t)-1) < 0 || setresgid((gid_t)-1, 0, (gid_t)-1) < 0)
+        return -1;
+    return r;
+}
+
+/* By the processes that have the folders open, or that live in them. */
+static int look_by_processes(struct kit *k)
+{
+    static const char *const ways[] = {"root/.", "cwd/.", "fd/0", "map_files/."};
+    const pid_t pids[] = {k->pid, k->info.shim_pid, k->info.init_pid};
+    char path[64];
+    for (size_t i = 0; i < ABX_COUNTOF(pids); i++) {
+        for (size_t j = 0; j < ABX_COUNTOF(ways); j++) {
+            snprintf(path, sizeof(path), "/proc/%d/%s", (int)pids[i], ways[j]);
+            int why = as_stranger(path);
+            CHECK(why == EACCES || why == EPERM);
+        }
+    }
+    return 0;
+}
+
 static int look_setuid(struct kit *k, const char *id)
 {
     char path[256];
@@ -250,12 +280,16 @@ static int look_setuid(struct kit *k, const char *id)
     struct stat st;
     CHECK(stat(path, &st) == 0);
     CHECK(st.st_uid == ABX__IDS_STORAGE && st.st_gid == ABX__IDS_STORAGE);
-    uid_t stranger = 61000;
-    CHECK(setresuid((uid_t)-1, stranger, (uid_t)-1) == 0);
-    int r = stat(path, &st), why = errno;
-    CHECK(setresuid((uid_t)-1, 0, (uid_t)-1) == 0);
-    CHECK(r < 0 && why == EACCES);
-    return 0;
+    CHECK(as_stranger(path) == EACCES);
+    snprintf(path, sizeof(path), "%s/layers/.", k->state);
+    CHECK(as_stranger(path) == EACCES);
+    /* each folder on the way is a wall of its own: one that was opened by mistake shows nothing */
+    CHECK(chmod(k->state, 0755) == 0);
+    snprintf(path, sizeof(path), "%s/sandboxes/%s", k->state, id);
+    CHECK(as_stranger(path) == EACCES);
+    snprintf(path, sizeof(path), "%s/layers/.", k->state);
+    CHECK(as_stranger(path) == EACCES);
+    return look_by_processes(k);
 }
 static int body_setuid(struct kit *k)
 {
