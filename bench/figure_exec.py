@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from figure_http import free_port, stop
 from measure import BUILD, Skipped, alternate, percentile, program, until
-from sandboxes import TRUE, Api, Runc, bwrap_command, running_engine, sdk, spawned
+from sandboxes import TRUE, Api, Runc, bwrap_command, running_engine, sdk, sdk_floor, spawned
 
 BASH = ("/bin/bash", "-l", "-c", "true")
 END = '"end"'
@@ -107,6 +107,7 @@ def run(plan, report):
 
         rounds = alternate(plan, {
             "sdk": lambda: sdk(engine, "exec", few),
+            "SDK, answers at once": lambda: sdk_floor("exec", few),
             "runc exec": lambda: runc_exec(BASH, few),
             "posix_spawn": lambda: spawned(few, *BASH)})
         report.compare("exec (b) SDK commands.run p50", "ms", rounds, "sdk", "the same bash -l -c true")

@@ -103,6 +103,22 @@ def sdk(engine, mode, count):
     return [float(line) for line in done.stdout.split()]
 
 
+def sdk_floor(mode, count):
+    """The same against a server that answers at once: what the SDK itself takes."""
+    path = sdk_module()
+    server = subprocess.Popen([NODE, os.path.join(HERE, "sdk_floor.mjs")], stdout=subprocess.PIPE, text=True)
+    try:
+        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        env = {k: v for k, v in os.environ.items() if not k.startswith("E2B_")}
+        env.update(E2B_API_URL=url, E2B_SANDBOX_URL=url, E2B_API_KEY="e2b_" + "0" * 40)
+        done = subprocess.run([NODE, os.path.join(HERE, "sdk.mjs"), path, mode, str(count)], env=env, timeout=300, check=True,
+                              capture_output=True, text=True)
+        return [float(line) for line in done.stdout.split()]
+    finally:
+        server.terminate()
+        server.wait()
+
+
 def in_ms(result):
     return [us / 1000 for us in result[0]]
 
