@@ -322,6 +322,148 @@ TEST(import_takes_an_oci_layout)
     kit_run(false, body_oci);
 }
 
+/* Documents that came with the archive: hostile. "%s" in an index is the digest of the blob. */
+static const struct {
+    const char *blob, *index, *want;
+} documents[] = {
+    {NULL, "{}", "0 layers (1 to 127)"},
+    {NULL, "{\"manifests\":[]}", "0 layers (1 to 127)"},
+    {NULL, "[]", ""},
+    {NULL, "{\"manifests\":[{\"digest\":\"sha512:ab\"}]}", "no sha256 digest"},
+    {NULL, "{\"manifests\":[{\"digest\":\"sha256:../../../etc/passwd\"}]}", "no sha256 digest"},
+    {NULL,
+     "{\"manifests\":[{\"digest\":\"sha256:"
+     "0000000000000000000000000000000000000000000000000000000000000000\"}]}",
+     "blob 000000000000"},
+    {"{}", "{\"manifests\":[{\"digest\":\"sha256:%s\"},{\"digest\":\"sha256:%s\"}]}",
+     "2 images, 0 of them for linux/amd64"},
+    {"{}", "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}", "0 layers (1 to 127)"},
+    {"{\"layers\":[{\"digest\":\"sha256:00\"}]}", "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}",
+     "1 layers (1 to 127)"}, /* no configuration */
+    {"{\"config\":{\"digest\":\"sha256:00\"},\"layers\":[{\"digest\":\"x\"}]}",
+     "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}", "no sha256 digest"},
+    {"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+     "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}", "OCI: "},
+    {"not json", "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}", "OCI: "},
+};
+
+static int layout_of(size_t row)
+{
+    struct oci o = oci_new();
+    char index[1024], hex[65] = "";
+    if (documents[row].blob != NULL)
+        snprintf(hex, sizeof(hex), "%s", add_blob(&o, documents[row].blob));
+    size_t n = 0;
+    for (const char *at = documents[row].index; *at != 0; at++) {
+        bool is_mark = at[0] == '%' && at[1] == 's';
+        n += (size_t)snprintf(index + n, sizeof(index) - n, "%.*s", is_mark ? 64 : 1,
+                              is_mark ? hex : at);
+        at += is_mark;
+    }
+    add_text(&o, "index.json", index);
+    return kit_tar_end(&o.out);
+}
+
+/* An index in an index in an index ..., and more layers than an image may have. */
+static int layout_deep(void)
+{
+    struct oci o = oci_new();
+    char text[256];
+    snprintf(text, sizeof(text), "%s", "{\"layers\":[]}");
+    for (int depth = 0; depth < 5; depth++) {
+        char hex[65];
+        snprintf(hex, sizeof(hex), "%s", add_blob(&o, text));
+        snprintf(text, sizeof(text), "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}", hex);
+    }
+    add_text(&o, "index.json", text);
+    return kit_tar_end(&o.out);
+}
+
+static int layout_wide(int layers)
+{
+    static char manifest[65536];
+    struct oci o = oci_new();
+    char index[256];
+    size_t n = (size_t)snprintf(manifest, sizeof(manifest),
+                                "{\"config\":{\"digest\":\"sha256:00\"},\"layers\":[");
+    for (int i = 0; i < layers; i++)
+        n += (size_t)snprintf(manifest + n, sizeof(manifest) - n, "%s{\"digest\":\"sha256:00\"}",
+                              i ? "," : "");
+    snprintf(manifest + n, sizeof(manifest) - n, "]}");
+    snprintf(index, sizeof(index), "{\"manifests\":[{\"digest\":\"sha256:%s\"}]}",
+             add_blob(&o, manifest));
+    add_text(&o, "index.json", index);
+    return kit_tar_end(&o.out);
+}
+
+static int body_documents(struct kit *k)
+{
+    CHECK(kit_start(k) == 0);
+    for (size_t i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
+        snprintf(k->text, sizeof(k->text), "row %zu", i);
+        CHECK(kit_import(k, ABX_IMPORT_OCI, layout_of(i)) < 0);
+        CHECK(strstr(k->err.msg, documents[i].want) != NULL && count_layers(k) == 0);
+    }
+    CHECK(kit_import(k, ABX_IMPORT_OCI, layout_deep()) < 0);
+    CHECK(strstr(k->err.msg, "indexes of indexes") != NULL);
+    CHECK(kit_import(k, ABX_IMPORT_OCI, layout_wide(ABX_LAYERS_MAX + 1)) < 0);
+    CHECK(strstr(k->err.msg, "128 layers (1 to 127)") != NULL);
+    CHECK(kit_stop(k) == 0);
+    return 0;
+}
+
+TEST(t_sec_s53_documents_of_a_layout)
+{
+    kit_run(false, body_documents);
+}
+
+/* More than 64 KiB of attributes on one entry; a capability is for the storage range only (S51). */
+static int with_xattr(const char *name, const void *value, size_t len, int count)
+{
+    struct kit_tar t = kit_tar_new(NULL);
+    struct archive_entry *e = archive_entry_new();
+    archive_entry_copy_pathname(e, "f");
+    archive_entry_set_filetype(e, AE_IFREG);
+    archive_entry_set_perm(e, 0755);
+    archive_entry_set_size(e, 0);
+    for (int i = 0; i < count; i++) {
+        char numbered[64];
+        snprintf(numbered, sizeof(numbered), count > 1 ? "%s%d" : "%s", name, i);
+        archive_entry_xattr_add_entry(e, numbered, value, len);
+    }
+    assert_int_equal(archive_write_header(t.a, e), ARCHIVE_OK);
+    archive_entry_free(e);
+    return kit_tar_end(&t);
+}
+
+static int body_xattrs(struct kit *k)
+{
+    static char large[30000];
+    /* cap_net_raw, version 2: no owner */
+    static const unsigned char raw[20] = {1, 0, 0, 2, 0, 0x20, 0, 0};
+    unsigned char value[64];
+    CHECK(kit_start(k) == 0);
+    memset(large, 'v', sizeof(large));
+    CHECK(kit_import(k, ABX_IMPORT_ROOTFS, with_xattr("user.a", large, sizeof(large), 3)) < 0);
+    CHECK(strstr(k->err.msg, "f: ") != NULL && count_layers(k) == 0);
+    CHECK(kit_import(k, ABX_IMPORT_ROOTFS, with_xattr("security.capability", raw, 20, 1)) == 0);
+    if (geteuid() == 0) {
+        struct stat st;
+        CHECK(lstat(in_layer(k, 0, "f"), &st) == 0);
+        CHECK(lgetxattr(in_layer(k, 0, "f"), "security.capability", value, sizeof(value)) == 24);
+        uint32_t owner;
+        memcpy(&owner, value + 20, sizeof(owner));
+        CHECK(value[3] == 3 && owner == st.st_uid && owner != 0); /* version 3, its root's id */
+    }
+    CHECK(kit_stop(k) == 0);
+    return 0;
+}
+
+TEST(t_sec_s51_s52_attributes_of_an_entry)
+{
+    kit_run(false, body_xattrs);
+}
+
 /* ---- docker-archives ---- */
 struct docker {
     const char *manifest, *diff_ids; /* the layer's digest stands where "%s" does */

@@ -172,6 +172,7 @@ struct kit {
     struct abx_error err;
     struct abx_image *image;
     struct abx_step_result result;
+    abx_unpack_fn *unpack; /* NULL: abx_image_unpack */
     pid_t pid;
     bool done, lost;
     uint32_t missing;
@@ -233,7 +234,7 @@ KIT int kit_start(struct kit *k)
                                     .guest_path = k->guest,
                                     .guest_libs = k->libs[0] ? k->libs : NULL,
                                     .shim_path = k->shim,
-                                    .unpack = abx_image_unpack,
+                                    .unpack = k->unpack ? k->unpack : abx_image_unpack,
                                     .network_uid = getuid(),
                                     .network_gid = getgid()};
     int sock;
