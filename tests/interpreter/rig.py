@@ -16,6 +16,8 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
 DEPS = os.path.join(ROOT, "build/deps")
+# A build with sanitizers has a guest that runs on the host beside the one for sandboxes; a static one is both.
+GUEST = next(path for path in (f"{BUILD}/bin/abx-guest-host", f"{BUILD}/bin/abx-guest") if os.path.exists(path))
 GUARD_S = 60
 PYTHONS = {"ipython": f"{DEPS}/kernel/bin", "plain": f"{DEPS}/py/bin"}  # with and without IPython
 TOKEN = "the-envd-token"
@@ -121,7 +123,7 @@ class Interpreter:
 
     def __enter__(self):
         self.log = open(os.path.join(self.top, "log"), "wb")
-        self.child = subprocess.Popen([f"{BUILD}/bin/abx-guest-host", "sandbox-code-interpreter", *self.arguments],
+        self.child = subprocess.Popen([GUEST, "sandbox-code-interpreter", *self.arguments],
                                       env=self.env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         until(self.answers, "the interpreter answers")
         return self
