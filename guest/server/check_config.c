@@ -2,7 +2,7 @@
  * Spec: policy.md A18, C6. Exit: 0 valid, 1 invalid, 2 usage or --strict, 3 --explain says no. */
 #include "guest/server/explain.h"
 #include "guest/server/policy_source.h"
-#include "guest/server/server.h"
+#include "guest/server/server_priv.h"
 #include "guest/server/verbs.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
@@ -21,7 +21,8 @@ enum { EXIT_VALID, EXIT_INVALID, EXIT_USAGE, EXIT_DENIED };
 enum { REPORT_BYTES = 16 << 20, SCOPES_MAX = 256 };
 
 struct options {
-    const char *policy, *preset, *confine, *explain, *path, *scopes, *op, *as, *commands;
+    const char *policy, *preset, *confine, *explain, *path, *scopes, *op, *as;
+    struct abx__option_list commands;
     bool json, strict, pedantic, no_env, kernel, help;
 };
 
@@ -40,13 +41,14 @@ struct check {
 static const char usage_text[] =
     "usage: agent-sandbox-server check-config [--policy FILE] [--preset NAME]\n"
     "         [--json] [--strict] [--pedantic] [--no-env] [--as TOKEN_ID]\n"
-    "         [--confine FILE|MODE] [--kernel]\n"
+    "         [--confine FILE|MODE] [--kernel] [--commands FILE_OR_MODULE]...\n"
     "         [--explain ENDPOINT [--path PATH] [--scopes A,B] [--op OPERATION]]\n"
     "\n"
     "Says all that is wrong with a policy, then what it allows.\n"
     "  --policy FILE    the document (JSON); else what serve would load\n"
     "  --preset NAME    default, transfer-only, read-only, hardened, locked\n"
     "  --confine WHAT   as serve takes it: off, auto, require, advisory, or a file\n"
+    "  --commands FILE  load this user code too: its routes are known, its notices shown\n"
     "  --kernel         judge by what this kernel can hold\n"
     "  --json           the result as JSON\n"
     "  --strict         warnings make the exit status 2\n"
@@ -71,36 +73,36 @@ static int usage_error(const char *fmt, const char *what)
 }
 
 enum option_id {
-    O_POLICY = 256,
-    O_PRESET,
-    O_CONFINE,
-    O_JSON,
-    O_STRICT,
-    O_EXPLAIN,
-    O_PATH,
-    O_SCOPES,
-    O_OP,
-    O_AS,
-    O_COMMANDS,
-    O_KERNEL,
-    O_NO_ENV,
-    O_PEDANTIC
+    OPT_POLICY = 256,
+    OPT_PRESET,
+    OPT_CONFINE,
+    OPT_JSON,
+    OPT_STRICT,
+    OPT_EXPLAIN,
+    OPT_PATH,
+    OPT_SCOPES,
+    OPT_OP,
+    OPT_AS,
+    OPT_COMMANDS,
+    OPT_KERNEL,
+    OPT_NO_ENV,
+    OPT_PEDANTIC
 };
 
-static const struct option long_options[] = {{"policy", required_argument, NULL, O_POLICY},
-                                             {"preset", required_argument, NULL, O_PRESET},
-                                             {"confine", required_argument, NULL, O_CONFINE},
-                                             {"json", no_argument, NULL, O_JSON},
-                                             {"strict", no_argument, NULL, O_STRICT},
-                                             {"explain", required_argument, NULL, O_EXPLAIN},
-                                             {"path", required_argument, NULL, O_PATH},
-                                             {"scopes", required_argument, NULL, O_SCOPES},
-                                             {"op", required_argument, NULL, O_OP},
-                                             {"as", required_argument, NULL, O_AS},
-                                             {"commands", required_argument, NULL, O_COMMANDS},
-                                             {"kernel", no_argument, NULL, O_KERNEL},
-                                             {"no-env", no_argument, NULL, O_NO_ENV},
-                                             {"pedantic", no_argument, NULL, O_PEDANTIC},
+static const struct option long_options[] = {{"policy", required_argument, NULL, OPT_POLICY},
+                                             {"preset", required_argument, NULL, OPT_PRESET},
+                                             {"confine", required_argument, NULL, OPT_CONFINE},
+                                             {"json", no_argument, NULL, OPT_JSON},
+                                             {"strict", no_argument, NULL, OPT_STRICT},
+                                             {"explain", required_argument, NULL, OPT_EXPLAIN},
+                                             {"path", required_argument, NULL, OPT_PATH},
+                                             {"scopes", required_argument, NULL, OPT_SCOPES},
+                                             {"op", required_argument, NULL, OPT_OP},
+                                             {"as", required_argument, NULL, OPT_AS},
+                                             {"commands", required_argument, NULL, OPT_COMMANDS},
+                                             {"kernel", no_argument, NULL, OPT_KERNEL},
+                                             {"no-env", no_argument, NULL, OPT_NO_ENV},
+                                             {"pedantic", no_argument, NULL, OPT_PEDANTIC},
                                              {"help", no_argument, NULL, 'h'},
                                              {NULL, 0, NULL, 0}};
 
@@ -109,8 +111,8 @@ static bool take_flag(struct options *o, int id)
     const struct {
         int id;
         bool *flag;
-    } flags[] = {{O_JSON, &o->json},         {O_STRICT, &o->strict}, {O_NO_ENV, &o->no_env},
-                 {O_PEDANTIC, &o->pedantic}, {O_KERNEL, &o->kernel}, {'h', &o->help}};
+    } flags[] = {{OPT_JSON, &o->json},         {OPT_STRICT, &o->strict}, {OPT_NO_ENV, &o->no_env},
+                 {OPT_PEDANTIC, &o->pedantic}, {OPT_KERNEL, &o->kernel}, {'h', &o->help}};
     for (size_t i = 0; i < ABX_COUNTOF(flags); i++) {
         if (flags[i].id != id)
             continue;
@@ -120,14 +122,27 @@ static bool take_flag(struct options *o, int id)
     return false;
 }
 
+static bool add_commands(struct options *o, const char *file)
+{
+    struct abx__option_list *list = &o->commands;
+    const char **items = realloc(list->items, (list->count + 1) * sizeof(*items));
+    if (items == NULL)
+        return false;
+    list->items = items;
+    list->items[list->count++] = file;
+    return true;
+}
+
 static bool take_value(struct options *o, int id, const char *value)
 {
+    if (id == OPT_COMMANDS)
+        return value != NULL && add_commands(o, value);
     const struct {
         int id;
         const char **slot;
-    } values[] = {{O_POLICY, &o->policy}, {O_PRESET, &o->preset},     {O_EXPLAIN, &o->explain},
-                  {O_PATH, &o->path},     {O_SCOPES, &o->scopes},     {O_OP, &o->op},
-                  {O_AS, &o->as},         {O_COMMANDS, &o->commands}, {O_CONFINE, &o->confine}};
+    } values[] = {{OPT_POLICY, &o->policy}, {OPT_PRESET, &o->preset},  {OPT_EXPLAIN, &o->explain},
+                  {OPT_PATH, &o->path},     {OPT_SCOPES, &o->scopes},  {OPT_OP, &o->op},
+                  {OPT_AS, &o->as},         {OPT_CONFINE, &o->confine}};
     for (size_t i = 0; i < ABX_COUNTOF(values); i++) {
         if (values[i].id != id)
             continue;
@@ -155,9 +170,6 @@ static int parse(int argc, char **argv, struct options *o)
         return usage_error("unrecognized: ", argv[optind]);
     if (o->op != NULL && abx_path_op_parse(abx_str(o->op)) < 0)
         return usage_error("--op is read, write, delete or exec, not ", o->op);
-    if (o->commands != NULL)
-        return usage_error("not_built: --commands (routes of user code are checked by serve): ",
-                           o->commands);
     return 0;
 }
 
@@ -540,14 +552,65 @@ static int run(struct check *c)
     return show(c);
 }
 
+static int check_document(struct check *c, const struct abx__policy_args *args)
+{
+    int status = EXIT_INVALID;
+    abx_report_init(&c->report);
+    if (abx__policy_source_load(&c->source, args, &c->policy, &c->report) < 0)
+        abx__policy_print_errors(stderr, &c->report, c->source.name, false);
+    else
+        status = run(c);
+    abx_policy_unref(c->policy);
+    abx_report_done(&c->report);
+    return status;
+}
+
+/* What stands between the start of the hosts and their being ready. */
+struct hosts_check {
+    struct check *check;
+    struct abx__policy_args args;
+    int status;
+};
+
+static void on_loaded(struct abx__server *s, void *arg)
+{
+    struct hosts_check *h = arg;
+    struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
+    if (routes == NULL)
+        return;
+    for (size_t i = 0; i < s->custom_count; i++)
+        routes[i] = s->custom[i].spec;
+    h->args.routes = routes;
+    h->args.route_count = s->custom_count;
+    h->args.code_groups = s->code_groups;
+    h->args.code_group_count = s->code_group_count;
+    h->status = check_document(h->check, &h->args);
+    free(routes);
+}
+
+/* The routes of user code are known then, and its notices are shown; nothing is served. */
+static int check_with_hosts(struct check *c, const struct abx__policy_args *args)
+{
+    struct hosts_check h = {.check = c, .args = *args, .status = EXIT_INVALID};
+    const struct abx__serve_options o = {.commands = c->o->commands,
+                                         .policy_file = c->o->policy,
+                                         .preset = c->o->preset,
+                                         .confine = c->o->confine,
+                                         .no_env = c->o->no_env};
+    int failed = abx__server_load_hosts(&o, on_loaded, &h);
+    return failed ? failed : h.status;
+}
+
 int abx_server_check_config(int argc, char **argv)
 {
     struct options o = {0};
     struct check c = {.o = &o};
     struct abx_error err = {0};
     int failed = parse(argc, argv, &o);
-    if (failed != 0)
+    if (failed != 0) {
+        free(o.commands.items);
         return failed;
+    }
     if (o.help) {
         fputs(usage_text, stdout);
         return EXIT_VALID;
@@ -563,13 +626,10 @@ int abx_server_check_config(int argc, char **argv)
         return EXIT_INVALID;
     }
     int status = EXIT_INVALID;
-    abx_report_init(&c.report);
-    if (abx__policy_source_load(&c.source, &args, &c.policy, &c.report) < 0)
-        abx__policy_print_errors(stderr, &c.report, c.source.name, false);
+    if (o.commands.count > 0)
+        status = check_with_hosts(&c, &args);
     else
-        status = run(&c);
-    abx_policy_unref(c.policy);
-    abx_report_done(&c.report);
+        status = check_document(&c, &args);
     abx__policy_source_done(&c.source);
     return status;
 }

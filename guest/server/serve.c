@@ -118,6 +118,7 @@ static int load(struct abx__server *s, bool is_early)
     struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
     struct abx__policy_args args = {.with_token = true,
                                     .preset = s->o.preset,
+                                    .no_env = s->o.no_env,
                                     .routes = routes,
                                     .route_count = s->custom_count,
                                     .routes_unknown = is_early && has_hosts(s),
@@ -132,7 +133,7 @@ static int load(struct abx__server *s, bool is_early)
     abx_report_init(&report);
     int rc = load_documents(s, &args, &next, &report) < 0 ? EXIT_MISTAKE : confine(next);
     if (next == NULL)
-        abx__policy_print_errors(stderr, &report, s->source.name, true);
+        abx__policy_print_errors(stderr, &report, s->source.name, s->on_loaded == NULL);
     abx_report_done(&report);
     free(routes);
     if (rc == 0) {
@@ -432,6 +433,11 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
         fail(s, exit_code);
         return;
     }
+    if (s->on_loaded) {
+        s->on_loaded(s, s->on_loaded_arg);
+        stop(s);
+        return;
+    }
     int rc = has_hosts(s) ? load(s, false) : 0;
     if (rc != 0 || rebind(s) < 0) {
         fail(s, rc ? rc : EXIT_MISTAKE);
@@ -462,8 +468,7 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
         abx_signal_init(&s->interrupt, &s->loop, SIGINT, on_signal, s, err) < 0 ||
         abx_signal_init(&s->hangup, &s->loop, SIGHUP, on_hangup, s, err) < 0 ||
         abx_signal_init(&s->reopen, &s->loop, SIGUSR1, on_reopen, s, err) < 0 ||
-        abx__processes_open(s, err) < 0 ||
-        abx_http_server_open(&s->loop, &http, &s->http, err) < 0)
+        abx__processes_open(s, err) < 0 || abx_http_server_open(&s->loop, &http, &s->http, err) < 0)
         return -1;
     return abx__commands_start(s, on_ready, err);
 }
@@ -552,6 +557,8 @@ static int serve(struct abx__server *s)
     int rc = load(s, true);
     if (rc != 0)
         return rc;
+    if (s->on_loaded)
+        return run(s);
     return bind_http(s, &err) < 0 || bind_pty(s) < 0 ? 1 : run(s);
 }
 
@@ -603,9 +610,27 @@ static int use_log_form(const char *form)
     return ABX__OPTIONS_OK;
 }
 
+static struct abx__server server;
+
+int abx__server_load_hosts(const struct abx__serve_options *o,
+                           void (*loaded)(struct abx__server *s, void *arg), void *arg)
+{
+    struct abx__server *s = &server;
+    *s = (struct abx__server){.http_fd = -1, .pty_fd = -1};
+    s->o = *o;
+    s->o.port = ABX_PORT_SERVER;
+    s->o.pty_port = ABX_PORT_SERVER_PTY;
+    s->o.host = "127.0.0.1";
+    s->on_loaded = loaded;
+    s->on_loaded_arg = arg;
+    abx_log_init("agent-sandbox-server", ABX_LOG_INFO);
+    int rc = serve(s);
+    server_done(s);
+    return rc;
+}
+
 int abx__serve_main(int argc, char **argv)
 {
-    static struct abx__server server;
     struct abx__server *s = &server;
     *s = (struct abx__server){.http_fd = -1, .pty_fd = -1};
     s->o = (struct abx__serve_options){

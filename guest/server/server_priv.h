@@ -41,6 +41,7 @@ struct abx__serve_options {
     int64_t port, pty_port;
     bool has_pty_port;       /* named by the option */
     bool has_host, has_port; /* likewise */
+    bool no_env;             /* a missing token variable is no mistake (check-config) */
     int64_t host_fd; /* --host-fd: a command host that runs already; the server is its child */
     struct abx__option_list commands; /* --commands, in order */
 };
@@ -92,6 +93,9 @@ struct abx__server {
     bool is_code_alone; /* it is the document; else code_policy must agree too */
     struct abx_policy *code_policy;
     /* private to serve.c */
+    /** Instead of serving: the hosts are ready; the server stops after it. */
+    void (*on_loaded)(struct abx__server *s, void *arg);
+    void *on_loaded_arg;
     struct abx__policy_source source;
     struct abx_signal term, interrupt, hangup, reopen;
     struct abx_timer stop_timer, sweep;
@@ -390,6 +394,11 @@ void abx__custom_match_cancel(const struct abx__custom *custom, uint64_t number)
 int abx__server_code_policy(struct abx__server *s, struct json_t *document, struct abx_error *err);
 /** The document as it was read, may be empty. */
 struct abx_str abx__server_policy_text(const struct abx__server *s);
+/** Loads the hosts of --commands without serving. @loaded once, when all are ready: custom,
+ * code_groups and the policy's text are there. The exit code of a host that failed, after its
+ * message; 0. Once in a process. */
+int abx__server_load_hosts(const struct abx__serve_options *o,
+                           void (*loaded)(struct abx__server *s, void *arg), void *arg);
 /** Compiles the policy again, with code_groups as they are now. */
 void abx__server_reload(struct abx__server *s);
 /** As after SIGINT. */
