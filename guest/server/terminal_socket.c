@@ -4,7 +4,8 @@
  * Two protocols. As published: JSON texts both ways; whoever attaches is first shown what nobody
  * has seen yet (`?replay=N`: the last N bytes). Under the subprotocol abx.pty.v1: binary frames are
  * the bytes of the terminal both ways, texts are the same JSON for all else, and the last 64 KiB
- * are shown first. Every viewer gets everything; the slowest one sets the pace. */
+ * are shown first. Every viewer gets everything. One alone sets the pace; of several the fastest
+ * does, the others read from the journal when they come to it. */
 #include "guest/server/terminals.h"
 #include "guest/server/terminals_priv.h"
 #include "guest/server/text.h"
@@ -43,7 +44,8 @@ struct viewer {
     struct abx__text_rest rest;
     struct abx_list writes; /* struct written: on their way */
     size_t write_count;
-    bool is_binary, is_paused, skips_rest, has_ended;
+    uint64_t next; /* offset of what comes next */
+    bool is_binary, is_paused, is_blocked, skips_rest, has_ended;
 };
 
 /* Input on its way; outlives its viewer. */
@@ -104,26 +106,61 @@ static struct abx_str without_rest(struct viewer *v, struct abx_str data)
     return abx_str_sub(data, n, data.len);
 }
 
+static const struct abx_process_sub_ops sub_ops; /* below */
+
+static void subscribe(struct viewer *v)
+{
+    struct abx_error err = {0};
+    if (abx_process_subscribe(v->terminal->process, v->next, &sub_ops, v, &v->sub, &err) < 0)
+        abx_ws_close(v->ws, ABX_WS_INTERNAL, abx_str(err.msg));
+}
+
+/* While somebody keeps up, those who do not let go: they would hold the program up. */
+static void let_go_of_slow(struct abx__terminal *t)
+{
+    struct viewer *v;
+    bool keeps_up = false;
+    abx_list_foreach(v, &t->viewers, struct viewer, node) keeps_up |= !v->is_blocked;
+    abx_list_foreach(v, &t->viewers, struct viewer, node)
+    {
+        if (!keeps_up || !v->is_blocked)
+            continue;
+        abx_process_unsubscribe(v->sub);
+        v->sub = NULL;
+    }
+}
+
+static bool went(struct viewer *v, bool wants_more)
+{
+    if (!wants_more) {
+        v->is_blocked = true;
+        let_go_of_slow(v->terminal);
+    }
+    return wants_more;
+}
+
 static bool on_output(struct abx_process_sub *s, enum abx_output kind, uint64_t offset,
                       struct abx_str data)
 {
     struct viewer *v = abx_process_sub_owner(s);
     (void)kind;
+    v->next = offset + data.len;
     if (v->terminal->seen < offset + data.len)
         v->terminal->seen = offset + data.len;
     if (v->is_binary)
-        return abx_ws_send(v->ws, ABX_WS_BINARY, data);
+        return went(v, abx_ws_send(v->ws, ABX_WS_BINARY, data));
     ABX_AUTO_BUF whole = {0};
     data = without_rest(v, data);
     abx_buf_init(&whole, data.len + sizeof(v->rest.bytes));
     abx__text_feed(&v->rest, data, &whole);
-    return whole.len == 0 || send_output(v, abx_buf_str(&whole));
+    return whole.len == 0 || went(v, send_output(v, abx_buf_str(&whole)));
 }
 
 static void on_gap(struct abx_process_sub *s, uint64_t offset, uint64_t lost)
 {
-    (void)offset;
-    send_event(abx_process_sub_owner(s), "gap", "lost", (int64_t)lost);
+    struct viewer *v = abx_process_sub_owner(s);
+    v->next = offset + lost;
+    send_event(v, "gap", "lost", (int64_t)lost);
 }
 
 static void on_process_end(struct abx_process_sub *s, const struct abx_process_end *end)
@@ -141,8 +178,13 @@ static const struct abx_process_sub_ops sub_ops = {on_output, on_gap, on_process
 static void on_drain(struct abx_ws *ws)
 {
     struct viewer *v = abx_ws_owner(ws);
+    v->is_blocked = false;
     if (v->sub)
         abx_process_resume(v->sub);
+    else if (v->terminal && !v->has_ended)
+        subscribe(v);
+    if (v->terminal)
+        let_go_of_slow(v->terminal);
 }
 
 /* ---- input ---- */
@@ -409,13 +451,11 @@ static uint64_t first_offset(const struct viewer *v)
 
 static void show(struct viewer *v)
 {
-    struct abx__terminal *t = v->terminal;
-    struct abx_error err = {0};
-    uint64_t from = first_offset(v);
-    v->skips_rest = from > 0;
+    const struct abx__terminal *t = v->terminal;
+    v->next = first_offset(v);
+    v->skips_rest = v->next > 0;
     send_event(v, "started", "pid", abx_process_pid(t->process));
-    if (abx_process_subscribe(t->process, from, &sub_ops, v, &v->sub, &err) < 0)
-        abx_ws_close(v->ws, ABX_WS_INTERNAL, abx_str(err.msg));
+    subscribe(v);
 }
 
 static void open_socket(struct abx__call *c, struct abx__terminal *t, struct why_not no)
