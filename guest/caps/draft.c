@@ -29,7 +29,7 @@ static int look_at_old(struct abx_draft *d)
     if (S_ISDIR(d->old.st_mode))
         return -EISDIR;
     if (S_ISLNK(d->old.st_mode))
-        return -ELOOP;
+        return d->replaces_links ? 0 : -ELOOP;
     if (!S_ISREG(d->old.st_mode))
         return -EINVAL;
     /* Whoever may not write the file may not replace it either. */
@@ -76,6 +76,8 @@ int abx_draft_open(struct abx_draft *d, const struct abx_draft_spec *spec)
                             .fd = -1,
                             .is_part = spec->is_part,
                             .must_be_new = spec->must_be_new,
+                            .sets_mode = spec->sets_mode,
+                            .replaces_links = spec->replaces_links,
                             .new_mode = spec->new_mode};
     d->dir_fd = abx__tree_parent(spec->path, d->name);
     int rc = d->dir_fd < 0 ? d->dir_fd : look_at_old(d);
@@ -139,11 +141,12 @@ int abx_draft_commit(struct abx_draft *d, struct stat *ret)
     int rc = check_old(d);
     if (rc < 0)
         return rc;
-    if (d->has_old && d->old.st_nlink > 1) {
+    bool is_file = d->has_old && S_ISREG(d->old.st_mode);
+    if (is_file && d->old.st_nlink > 1 && !d->sets_mode) {
         rc = copy_into(d, ret);
     } else {
-        mode_t mode = d->has_old ? d->old.st_mode & 01777 : d->new_mode;
-        if ((d->has_old && fchown(d->fd, d->old.st_uid, d->old.st_gid) < 0) ||
+        mode_t mode = is_file && !d->sets_mode ? d->old.st_mode & 01777 : d->new_mode;
+        if ((is_file && fchown(d->fd, d->old.st_uid, d->old.st_gid) < 0) ||
             fchmod(d->fd, mode) < 0 || fstat(d->fd, ret) < 0 ||
             renameat2(d->dir_fd, d->beside, d->dir_fd, d->name,
                       d->must_be_new ? RENAME_NOREPLACE : 0) < 0)

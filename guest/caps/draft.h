@@ -12,7 +12,7 @@ enum { ABX_DRAFT_NAME = 40 };
 struct abx_draft {
     int dir_fd, fd;
     char name[NAME_MAX + 1], beside[ABX_DRAFT_NAME];
-    bool is_part, must_be_new, has_old;
+    bool is_part, must_be_new, sets_mode, replaces_links, has_old;
     mode_t new_mode;
     struct stat old; /* of the file that is there already */
     uint64_t size;   /* written so far */
@@ -20,7 +20,9 @@ struct abx_draft {
 struct abx_draft_spec {
     struct abx_str path; /* its folder is there */
     bool must_be_new;    /* else -EEXIST, at the latest when it is committed */
-    mode_t new_mode;     /* of a file that was not there */
+    mode_t new_mode;     /* of a file that was not there, */
+    bool sets_mode;      /* or of any */
+    bool replaces_links; /* a link that is there gives way; else -ELOOP */
     bool is_part;
     uint64_t from; /* of a part: where its next bytes belong; 0 begins anew */
 };
@@ -29,7 +31,7 @@ struct abx_draft_spec {
 int abx_draft_open(struct abx_draft *d, const struct abx_draft_spec *spec);
 int abx_draft_write(struct abx_draft *d, struct abx_str piece);
 /** Puts it in the place of the file, whose mode (less set-id bits) and owner it takes; a file of
- * several names is overwritten instead. -ESTALE: the file is not d->old any more. The new file's
+ * several names is overwritten instead, unless sets_mode. -ESTALE: the file is not d->old any more. The new file's
  * state goes to *ret. */
 int abx_draft_commit(struct abx_draft *d, struct stat *ret);
 /** Removes what was not committed, but for a part, and closes. Accepts a zeroed one. */

@@ -443,4 +443,5 @@ const struct abx__route abx__files_routes[] = {
     {"files_raw_get", abx__raw_get},
     {"files_raw_put", abx__raw_put, .takes_bytes = true},
     {"files_tree_get", abx__tree_get},
+    {"files_tree_put", abx__tree_put, .takes_bytes = true},
     {0}};

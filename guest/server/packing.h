@@ -20,3 +20,4 @@ bool abx__packing_shows(void *bounds, const struct abx_tree_entry *e);
 
 void abx__archive_post(struct abx__call *c); /* archive.c */
 void abx__tree_get(struct abx__call *c);     /* tree_get.c */
+void abx__tree_put(struct abx__call *c);     /* tree_put.c */

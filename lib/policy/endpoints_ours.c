@@ -23,6 +23,8 @@ static const struct abx_endpoint endpoints[] = {
      "Write the bytes of a file, whole or by parts", {"files_upload_stream"}},
     {"files_tree_get", "GET", "/files/tree", {NULL}, COMMON | L(MAX_BYTES) | L(MAX_FILES), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
      "Read a folder as an archive", {"files_archive"}},
+    {"files_tree_put", "PUT", "/files/tree", {NULL}, COMMON | L(MAX_BYTES), P(ALLOW_EXTENSIONS) | P(DENY_EXTENSIONS) | P(OVERWRITE), ABX_GROUP_FILE_OPS, FILES, ABX_OP_WRITE,
+     "Unpack an archive into a folder", {"files_upload_stream", "files_mkdir"}},
     {"git_log", "GET", "/git/log", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
      "List the commits of a repository", {"git_diff"}},
     {"git_show", "GET", "/git/show", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
