@@ -440,6 +440,7 @@ const struct abx__route abx__files_routes[] = {
     {"files_download_stream", abx__download_get},
     {"files_archive", abx__archive_post},
     {"files_watch", abx__watch_get},
+    {"files_grep", abx__grep_post},
     {"files_raw_get", abx__raw_get},
     {"files_raw_put", abx__raw_put, .takes_bytes = true},
     {"files_tree_get", abx__tree_get},

@@ -25,6 +25,8 @@ static const struct abx_endpoint endpoints[] = {
      "Read a folder as an archive", {"files_archive"}},
     {"files_tree_put", "PUT", "/files/tree", {NULL}, COMMON | L(MAX_BYTES), P(ALLOW_EXTENSIONS) | P(DENY_EXTENSIONS) | P(OVERWRITE), ABX_GROUP_FILE_OPS, FILES, ABX_OP_WRITE,
      "Unpack an archive into a folder", {"files_upload_stream", "files_mkdir"}},
+    {"files_grep", "POST", "/files/grep", {NULL}, COMMON | L(MAX_BYTES) | L(MAX_DEPTH) | L(MAX_RESULTS) | L(TIMEOUT_SECONDS), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
+     "Find lines by a text or a regular expression", {"files_search", "files_download_stream"}},
     {"git_log", "GET", "/git/log", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
      "List the commits of a repository", {"git_diff"}},
     {"git_show", "GET", "/git/show", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
