@@ -37,20 +37,24 @@ static int look_at_old(struct abx_draft *d)
     return probe < 0 ? probe : 0;
 }
 
-static void name_part(struct abx_draft *d)
+static void name_part(struct abx_draft *d, struct abx_str owner)
 {
     unsigned char hash[crypto_generichash_BYTES_MIN];
     char hex[2 * HASH_BYTES + 1];
-    crypto_generichash(hash, sizeof(hash), (const unsigned char *)d->name, strlen(d->name), NULL, 0);
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, sizeof(hash));
+    crypto_generichash_update(&state, (const unsigned char *)d->name, strlen(d->name) + 1);
+    crypto_generichash_update(&state, (const unsigned char *)owner.ptr, owner.len);
+    crypto_generichash_final(&state, hash, sizeof(hash));
     abx_hex_encode(hash, HASH_BYTES, hex);
     snprintf(d->beside, sizeof(d->beside), ".abx-part-%s", hex);
 }
 
 /* Ours alone: the users of a sandbox may have put anything under this name. */
-static int open_part(struct abx_draft *d, uint64_t from)
+static int open_part(struct abx_draft *d, const struct abx_draft_spec *spec)
 {
     struct stat st;
-    name_part(d);
+    name_part(d, spec->owner);
     d->fd = abx__tree_open_at(d->dir_fd, d->beside, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
     if (d->fd < 0)
         return d->fd;
@@ -63,11 +67,11 @@ static int open_part(struct abx_draft *d, uint64_t from)
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1 || st.st_uid != geteuid())
         return -EPERM;
     d->size = (uint64_t)st.st_size;
-    if (from == 0 && ftruncate(d->fd, 0) < 0)
+    if (spec->from == 0 && ftruncate(d->fd, 0) < 0)
         return -errno;
-    if (from == 0)
+    if (spec->from == 0)
         d->size = 0;
-    return d->size == from ? 0 : -ERANGE;
+    return d->size == spec->from ? 0 : -ERANGE;
 }
 
 int abx_draft_open(struct abx_draft *d, const struct abx_draft_spec *spec)
@@ -84,7 +88,7 @@ int abx_draft_open(struct abx_draft *d, const struct abx_draft_spec *spec)
     if (rc < 0)
         return rc;
     if (spec->is_part)
-        return open_part(d, spec->from);
+        return open_part(d, spec);
     d->fd = abx__tree_beside(d->dir_fd, 0600, d->beside);
     if (d->fd < 0)
         d->beside[0] = '\0';

@@ -25,6 +25,7 @@ struct abx_draft_spec {
     bool replaces_links; /* a link that is there gives way; else -ELOOP */
     bool is_part;
     uint64_t from; /* of a part: where its next bytes belong; 0 begins anew */
+    struct abx_str owner; /* of a part: another one's is another part */
 };
 /** -EISDIR, -EINVAL (neither file nor folder), -ELOOP: as abx_tree_put(). -EBUSY: somebody else writes
  * this part. -ERANGE: the part has d->size bytes, not `from`. abx_draft_drop() in any case. */

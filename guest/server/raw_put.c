@@ -86,7 +86,8 @@ static bool put_open(struct abx__job *j)
             (overwrite->is_set && !overwrite->flag) || abx_str_is(p->if_none_match, "*"),
         .new_mode = p->new_mode,
         .is_part = p->range.len > 0,
-        .from = p->range.from};
+        .from = p->range.from,
+        .owner = j->who.id};
     rc = abx_draft_open(&p->draft, &spec);
     return rc < 0 ? fail(j, rc) : check_conditions(j);
 }
