@@ -126,12 +126,12 @@ static void tree_done(struct abx__job *j)
                                      .has_folders = true,
                                      .shows = abx__packing_shows,
                                      .ctx = &t->bounds};
-    if (t->root.path.ptr)
+    if (t->root.path.ptr) {
         abx__send(j->call, 200, extra, ABX_HTTP_CHUNKED, &t->base);
-    else
-        abx__call_fail(j->call, 500, "MemoryError", "out of memory");
-    if (t->root.path.ptr == NULL)
-        tree_free(&t->base);
+        return; /* t may be gone */
+    }
+    tree_free(&t->base);
+    abx__call_fail(j->call, 500, "MemoryError", "out of memory");
 }
 
 void abx__tree_get(struct abx__call *c)

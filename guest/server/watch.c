@@ -227,7 +227,11 @@ static void begin(struct watch *w)
 {
     w->has_begun = true;
     abx__call_sse_begin(w->call);
-    tell_path(w, "ready");
+    w->is_ended = abx_str_is(w->call->req->head->method, "HEAD");
+    if (w->is_ended)
+        abx__call_sse_end(w->call);
+    else
+        tell_path(w, "ready");
 }
 
 static void on_looked(struct abx_work *work)
@@ -256,7 +260,7 @@ static void on_looked(struct abx_work *work)
     w->old = w->fresh;
     w->fresh = (struct abx_snapshot){0};
     w->next_look_ms = now + (rest > w->interval_ms ? rest : w->interval_ms);
-    if (now >= w->until_ms)
+    if (now >= w->until_ms && !w->is_ended)
         end(w, "timeout");
     else
         arm(w);
