@@ -79,7 +79,7 @@ static const struct {
     {"SIGTERM", "Stop: streams end, programs get SIGTERM, then SIGKILL, within 5 seconds; the "
                 "process dies by the signal. A second one ends at once."},
     {"SIGINT", "The same, with exit status 0."},
-    {"SIGUSR1", "Reopen the logs."},
+    {"SIGUSR1", "Open the audit file again."},
 };
 
 static const struct {

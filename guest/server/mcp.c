@@ -7,6 +7,7 @@
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
+#include "lib/policy/confine.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -189,10 +190,15 @@ static struct session *session_of(struct abx__call *c)
     return NULL;
 }
 
-/* A browser's page does not speak for its user (S20). */
+/* A browser's page does not speak for its user, unless the document lists it (S20). */
 static bool is_from_page(struct abx__call *c)
 {
-    if (header(c, "Origin").len == 0)
+    struct abx_str origin = header(c, "Origin");
+    const struct abx_str_list *listed = &abx_policy_confinement(c->policy)->origins;
+    for (size_t i = 0; i < listed->count; i++)
+        if (abx_str_eq(listed->items[i], origin))
+            return false;
+    if (origin.len == 0)
         return false;
     c->audit_code = "origin_not_allowed";
     abx__call_answer_status(c, 403, NULL,

@@ -1,5 +1,6 @@
 /* guest/server/serve.c: the verb serve: policy, bind, hosts, freeze, listen; and the end. Loop
  * thread. server.md 1, security S15. */
+#include "guest/server/audit_file.h"
 #include "guest/server/environment.h"
 #include "guest/server/helper.h"
 #include "guest/server/listen.h"
@@ -288,12 +289,17 @@ static void on_hangup(struct abx_signal *g, int signum)
     abx_log(ABX_LOG_WARN, "SIGHUP: a policy is not reloaded yet, restart to change it");
 }
 
-/* Whoever rotates logs sends this to all; there is no file of ours to open again. */
+/* Whoever rotates logs sends this to all. */
 static void on_reopen(struct abx_signal *g, int signum)
 {
-    (void)g;
+    struct abx__server *s = g->owner;
     (void)signum;
-    abx_log(ABX_LOG_INFO, "SIGUSR1: the logs go to standard error, nothing is to be reopened");
+    if (s->audit_file == NULL)
+        abx_log(ABX_LOG_INFO, "SIGUSR1: the logs go to standard error, nothing is to be reopened");
+    else if (abx__audit_file_reopen(s->audit_file))
+        abx_log(ABX_LOG_INFO, "SIGUSR1: the audit file is open again");
+    else
+        abx_log(ABX_LOG_WARN, "SIGUSR1: the audit file can not be opened, going on in the old one");
 }
 
 static void on_sweep(struct abx_timer *t)
@@ -423,6 +429,15 @@ static int rebind(struct abx__server *s)
     return bind_http(s, &err);
 }
 
+/* Where the policy says that the audit goes. */
+static int open_audit(struct abx__server *s, struct abx_error *err)
+{
+    const struct abx_policy_confine *c = abx_policy_confinement(s->policy);
+    struct abx__audit_file_spec spec = {
+        .path = c->audit.file, .max_bytes = c->audit.max_bytes, .keep = c->audit.keep};
+    return spec.path.ptr ? abx__audit_file_open(&spec, &s->audit_file, err) : 0;
+}
+
 /* The hosts are ready: nothing is added any more. */
 static void on_ready(struct abx__server *s, int exit_code, const struct abx_error *host_err)
 {
@@ -445,7 +460,7 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     }
     abx__environment_hide(s->policy);
     s->meter = abx_policy_meter_new(s->policy);
-    if (s->meter == NULL || listen_all(s, &err) < 0) {
+    if (s->meter == NULL || open_audit(s, &err) < 0 || listen_all(s, &err) < 0) {
         fprintf(stderr, "agent-sandbox-server: %s\n", s->meter ? err.msg : "out of memory");
         fail(s, 1);
         return;
@@ -523,6 +538,7 @@ static int prepare(struct abx__server *s)
 
 static void server_done(struct abx__server *s)
 {
+    abx__audit_file_close(s->audit_file);
     abx__audit_log_free(s->audit_log);
     abx__counters_free(s->counters);
     abx_policy_meter_free(s->meter);

@@ -19,7 +19,8 @@
 struct abx_policy_root;
 struct abx_watches;
 struct abx__call;
-struct abx__commands; /* the command hosts: commands.c */
+struct abx__audit_file; /* audit_file.h */
+struct abx__commands;   /* the command hosts: commands.c */
 
 enum {
     ABX__BODY_MAX = 10485760, /* without max_request_bytes */
@@ -78,11 +79,12 @@ struct abx__server {
     struct abx_timer procs_timer; /* of the stop */
     int procs_looks;
     struct abx__throttle throttle;
-    uint64_t audit_lost;              /* lines that were not taken */
-    struct abx__audit_log *audit_log; /* the latest lines: audit_log.c */
-    struct abx__counters *counters;   /* of calls: watch_over.c */
-    struct abx__mcp *mcp;             /* sessions: mcp.c; NULL: none yet */
-    uint32_t umask;                   /* of the start; children get it */
+    uint64_t audit_lost;                /* lines that were not taken */
+    struct abx__audit_file *audit_file; /* NULL: standard error */
+    struct abx__audit_log *audit_log;   /* the latest lines: audit_log.c */
+    struct abx__counters *counters;     /* of calls: watch_over.c */
+    struct abx__mcp *mcp;               /* sessions: mcp.c; NULL: none yet */
+    uint32_t umask;                     /* of the start; children get it */
     struct abx__commands *commands;
     /* filled by the command hosts before the freeze: */
     struct abx__custom *custom;
