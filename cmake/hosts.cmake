@@ -25,6 +25,9 @@ set(abx_node ${CMAKE_SOURCE_DIR}/guest/server/hosts/node)
 set(abx_node_host ${CMAKE_BINARY_DIR}/gen/node-host.mjs)
 abx_joined(${abx_node_host} ${abx_node}/shim.mjs ${abx_node}/files.mjs)
 abx_blob(abx_guest_server_hosts node ${abx_node_host})
+set(abx_browser_host ${CMAKE_BINARY_DIR}/gen/browser-host.mjs)
+abx_joined(${abx_browser_host} ${abx_node}/shim.mjs ${abx_node}/browser.mjs)
+abx_blob(abx_guest_server_hosts browser ${abx_browser_host})
 
 # Dynamic in every preset, and without sanitizers: it loads what users compile. Its symbols are the API of
 # include/abx/commands.h.

@@ -32,6 +32,7 @@ abx_add_suite(interpreter_program 900 e2e ${CMAKE_SOURCE_DIR}/tests/interpreter/
 abx_add_suite(interpreter_published 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/interpreter/published)
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
+abx_add_suite(server_browser 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/browser)
 # What its confined processes can not do: places where one is started x attacks.
 abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)

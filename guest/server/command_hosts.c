@@ -17,7 +17,7 @@ enum { ENV_MAX = 4096, ARENA_BYTES = 32 << 20 };
 
 /* ---- their environment and powers ---- */
 
-static char **environment(const struct abx__server *s, struct abx_arena *a)
+char **abx__hosts_environment(const struct abx__server *s, struct abx_arena *a)
 {
     char **out = abx_arena_array(a, ENV_MAX + 1, sizeof(*out));
     size_t n = 0;
@@ -42,7 +42,7 @@ static bool is_same_list(const struct abx_str_list *a, const struct abx_str_list
 
 /* It is confined, or several callers that differ in power share it: nothing of a user's own is
  * loaded (S34). */
-static bool is_isolated(const struct abx__server *s)
+bool abx__hosts_are_isolated(const struct abx__server *s)
 {
     struct abx_policy_identity first, who;
     if (abx__view_of_hosts(s->policy) != NULL)
@@ -151,11 +151,11 @@ static int launch(struct abx__commands_host *h, struct abx_arena *a, struct abx_
         .files = h->files,
         .file_count = h->file_count,
         .module_path = server->o.python_path,
-        .is_isolated = is_isolated(server),
+        .is_isolated = abx__hosts_are_isolated(server),
         .base_dir = base ? base : ABX_USER_HOME,
         .version = ABX_SERVER_COMPAT,
     };
-    l.envp = environment(server, a);
+    l.envp = abx__hosts_environment(server, a);
     if (l.envp == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "command host: no memory");
     o->base_dir = abx_str(l.base_dir);

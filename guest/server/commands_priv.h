@@ -59,6 +59,12 @@ struct abx__commands {
 
 /* command_hosts.c */
 
+/** The environment of hosts: the start's without secrets, in @a. NULL without memory. */
+char **abx__hosts_environment(const struct abx__server *s, struct abx_arena *a);
+/** Hosts load nothing of a user's own: they are confined, or callers of different power share them
+ *  (S34). */
+bool abx__hosts_are_isolated(const struct abx__server *s);
+
 /** Opens the next host; what comes of it goes on from the loop. */
 void abx__commands_open_next(struct abx__commands *s);
 
@@ -81,6 +87,8 @@ void abx__table_call(struct abx__call *c, const struct abx__command *command, st
 
 /* custom.c */
 
+/** {"endpoint","identity","rule"}: what a host is told of a call. */
+void abx__call_context(struct abx_buf *out, const struct abx__call *c);
 /** 429: as many calls run in a host as may. */
 void abx__commands_too_many(struct abx__call *c);
 

@@ -229,6 +229,11 @@ static void put_warnings(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_begin_array(w);
     if (holds_all && abx_policy_has_tokens(c->policy))
         abx_json_str(w, ABX_STR("this credential holds the scope '*': it may call every endpoint"));
+    const struct abx_policy_rule *navigate =
+        abx_policy_rule(c->policy, ABX_STR("browser_navigate"));
+    if (navigate && navigate->enabled && abx__browser_is_in_sandbox())
+        abx_json_str(w, ABX_STR("browser: Chromium runs without its own sandbox, the one around this "
+                                "server lets no user namespaces be made"));
     abx_json_end_array(w);
 }
 

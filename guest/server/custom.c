@@ -82,7 +82,7 @@ static void put_rule(struct abx_json_writer *w, const struct abx_policy_rule *r)
     abx_json_end_object(w);
 }
 
-static void put_ctx(struct abx_buf *out, const struct abx__call *c)
+void abx__call_context(struct abx_buf *out, const struct abx__call *c)
 {
     struct abx_json_writer w;
     abx_json_writer_init(&w, out);
@@ -364,7 +364,7 @@ static void start(struct abx__call *c, const struct abx__commands_host *h,
     ABX_AUTO_BUF ctx;
     int why = 503;
     abx_buf_init(&ctx, TEXT_BYTES);
-    put_ctx(&ctx, c);
+    abx__call_context(&ctx, c);
     text->ctx = abx_buf_str(&ctx);
     c->on_close = on_close;
     c->on_drain = on_drain;

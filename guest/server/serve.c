@@ -220,6 +220,7 @@ static void stop_rest(struct abx__server *s)
     abx_signal_close(&s->reopen, NULL);
     abx_timer_close(&s->sweep, NULL);
     abx_timer_close(&s->stop_timer, NULL);
+    abx__browser_stop(s);
     abx__commands_stop(s);
 }
 

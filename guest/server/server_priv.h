@@ -21,6 +21,7 @@ struct abx_watches;
 struct abx__call;
 struct abx__audit_file; /* audit_file.h */
 struct abx__commands;   /* the command hosts: commands.c */
+struct abx__browser;    /* browser.c */
 
 enum {
     ABX__BODY_MAX = 10485760, /* without max_request_bytes */
@@ -86,6 +87,7 @@ struct abx__server {
     struct abx__mcp *mcp;               /* sessions: mcp.c; NULL: none yet */
     uint32_t umask;                     /* of the start; children get it */
     struct abx__commands *commands;
+    struct abx__browser *browser; /* NULL: none runs */
     /* filled by the command hosts before the freeze: */
     struct abx__custom *custom;
     struct abx_policy_code_group *code_groups;
@@ -138,6 +140,7 @@ extern const struct abx__route abx__watch_over_routes[];  /* watch_over.c */
 extern const struct abx__route abx__mcp_routes[];         /* mcp.c */
 extern const struct abx__route abx__process_routes[];     /* processes.c */
 extern const struct abx__route abx__terminal_routes[];    /* terminals.c */
+extern const struct abx__route abx__browser_routes[];     /* browser.c */
 void abx__shell_stream_post(struct abx__call *c);         /* shell_stream.c */
 /** The table of background processes and terminals. */
 int abx__processes_open(struct abx__server *s, struct abx_error *err);
@@ -148,6 +151,10 @@ void abx__processes_sweep(struct abx__server *s);
 void abx__terminals_sweep(struct abx__server *s);
 void abx__terminals_stop(struct abx__server *s);
 void abx__terminals_free(struct abx__server *s);
+/** Ends the browser; the loop ends by itself once it is gone. */
+void abx__browser_stop(struct abx__server *s);
+/** Whether the server runs in a sandbox of ours, where nobody makes user namespaces (S19, S54). */
+bool abx__browser_is_in_sandbox(void);
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */

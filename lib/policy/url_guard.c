@@ -422,6 +422,19 @@ static const char *read_parts(const struct parts *p, struct abx_arena *a, struct
 
 /* ---- lists ---- */
 
+/* Whether the path of a pattern takes the URL's. Where only an origin is known, a path in an allow
+ * list may still come, one in a deny list counts if it takes all. */
+static bool matches_path(struct abx_str path, struct abx_str names, const struct abx_policy_url *u,
+                         bool denies)
+{
+    bool takes_all = path.len == 0 || abx_str_is(path, "/*") || abx_str_is(path, "*");
+    if (u->path.len == 0)
+        return !denies || takes_all;
+    if (path.len > 0)
+        return abx_glob_match(path, u->path);
+    return u->path.len <= 1 || names.len == 0 || names.ptr[names.len - 1] == '*';
+}
+
 /* "scheme://host:port/path": each part of the pattern against its own (P23). Without a port it is
  * the scheme's. A pattern without "://" is held against the whole text; in a deny list (@denies)
  * every pattern is, too, and a port is any. */
@@ -441,8 +454,8 @@ static bool matches(struct abx_str pattern, const struct abx_policy_url *u, bool
         return denies; /* without memory a deny holds, an allow does not */
     if ((mark < 0 || denies) && abx_glob_match(pattern, whole))
         return true;
-    if (mark < 0)
-        return false;
+    if (mark < 0) /* a text of any form may take a page of this origin */
+        return !denies && u->path.len == 0;
     struct abx_str rest = abx_str_sub(folded, (size_t)mark + 3, folded.len);
     size_t slash = find_any(rest, "/");
     struct abx_str path = abx_str_sub(pattern, (size_t)mark + 3 + slash, pattern.len);
@@ -450,9 +463,7 @@ static bool matches(struct abx_str pattern, const struct abx_policy_url *u, bool
     bool is_host = abx_glob_match(names, named) || abx_glob_match(names, full) ||
                    (denies && abx_glob_match(names, host));
     return abx_glob_match(abx_str_sub(folded, 0, (size_t)mark), u->scheme) && is_host &&
-           (path.len == 0 ? u->path.len <= 1 || names.len == 0 ||
-                                names.ptr[names.len - 1] == '*'
-                          : abx_glob_match(path, u->path));
+           matches_path(path, names, u, denies);
 }
 
 static bool matches_any(struct abx_str_list list, const struct abx_policy_url *u, bool denies,
@@ -485,9 +496,8 @@ static bool not_allowed(const struct abx_policy_rule *rule, struct abx_policy_ve
     return abx_policy_deny(v, ABX_POLICY_URL_NOT_ALLOWED, "%s", why);
 }
 
-bool abx_policy_url_check(const struct abx_policy_rule *rule, struct abx_str text,
-                          struct abx_arena *a, struct abx_policy_url *ret,
-                          struct abx_policy_verdict *v)
+static bool check(const struct abx_policy_rule *rule, struct abx_str text, bool is_origin,
+                  struct abx_arena *a, struct abx_policy_url *ret, struct abx_policy_verdict *v)
 {
     struct parts p = {0};
     struct abx_policy_url u = {0};
@@ -495,6 +505,8 @@ bool abx_policy_url_check(const struct abx_policy_rule *rule, struct abx_str tex
         return invalid(rule, v, "the URL is too long");
     split(text, a, &p);
     const char *wrong = read_parts(&p, a, &u);
+    if (is_origin)
+        u.path.len = 0;
     if (has_lists(rule) && (u.scheme.ptr == NULL || u.host.len == 0))
         return not_allowed(rule, v, "only http and https pages with a host can be opened");
     if (has_lists(rule) && wrong == NULL && !is_listed(rule, &u, a))
@@ -510,4 +522,18 @@ bool abx_policy_url_check(const struct abx_policy_rule *rule, struct abx_str tex
     }
     *ret = u;
     return true;
+}
+
+bool abx_policy_url_check(const struct abx_policy_rule *rule, struct abx_str text,
+                          struct abx_arena *a, struct abx_policy_url *ret,
+                          struct abx_policy_verdict *v)
+{
+    return check(rule, text, false, a, ret, v);
+}
+
+bool abx_policy_origin_check(const struct abx_policy_rule *rule, struct abx_str text,
+                             struct abx_arena *a, struct abx_policy_verdict *v)
+{
+    struct abx_policy_url u;
+    return check(rule, text, true, a, &u, v);
 }

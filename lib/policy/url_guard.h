@@ -22,6 +22,10 @@ struct abx_policy_url {
 bool abx_policy_url_check(const struct abx_policy_rule *rule, struct abx_str text,
                           struct abx_arena *a, struct abx_policy_url *ret,
                           struct abx_policy_verdict *v);
+/** Whether some page of the origin of @text may be opened: for connections whose pages are not seen
+ *  (https through a proxy). As above; the path of @text is not looked at. */
+bool abx_policy_origin_check(const struct abx_policy_rule *rule, struct abx_str text,
+                             struct abx_arena *a, struct abx_policy_verdict *v);
 /** Whether a connection may go to @address (IPv4 as ::ffff:a.b.c.d): with block_private_networks no
  *  private, loopback, link-local, shared, reserved, multicast or unspecified one, however embedded.
  *  Always: no loopback and no link-local one. */

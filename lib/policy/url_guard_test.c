@@ -206,3 +206,39 @@ TEST(connections_go_to_public_addresses)
     abx_policy_unref(p);
     abx_policy_unref(q);
 }
+
+TEST(origins_are_judged_without_their_paths)
+{
+    static const char lists[] =
+        "\"url_allow\":[\"https://a.test/docs/*\",\"https://*.b.test\",\"http://c.test:8080/*\"],"
+        "\"url_deny\":[\"https://x.b.test/*\",\"https://y.b.test/private/*\"]";
+    static const struct row rows[] = {
+        {"https://a.test/", OK},          {"https://a.test:444/", NOT_ALLOWED},
+        {"https://z.b.test/", OK},        {"https://x.b.test/", NOT_ALLOWED},
+        {"https://y.b.test/", OK},        {"https://c.test/", NOT_ALLOWED},
+        {"http://c.test:8080/", OK},      {"https://other.test/", NOT_ALLOWED},
+        {"https://127.0.0.1/", NOT_ALLOWED}, {"https://a.test:0/", NOT_ALLOWED},
+    };
+    struct abx_policy *p = load(lists);
+    const struct abx_policy_rule *rule = abx_policy_rule(p, ABX_STR("browser_navigate"));
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct abx_policy_verdict v = {0};
+        struct abx_arena a;
+        abx_arena_init(&a, 1 << 20);
+        abx_policy_origin_check(rule, abx_str(rows[i].url), &a, &v);
+        if (v.code != rows[i].want)
+            fail_msg("%s: %d (%s), not %d", rows[i].url, v.code, v.text, rows[i].want);
+        abx_arena_done(&a);
+    }
+    abx_policy_unref(p);
+    p = load("\"block_private_networks\":false");
+    rule = abx_policy_rule(p, ABX_STR("browser_navigate"));
+    struct abx_policy_verdict v = {0};
+    struct abx_arena a;
+    abx_arena_init(&a, 1 << 20);
+    assert_false(abx_policy_origin_check(rule, ABX_STR("https://localhost:9000/"), &a, &v));
+    assert_int_equal(v.code, DENIED);
+    assert_true(abx_policy_origin_check(rule, ABX_STR("https://d.test/x"), &a, &v));
+    abx_arena_done(&a);
+    abx_policy_unref(p);
+}

@@ -16,6 +16,7 @@ enum { CONFIG_BYTES = 1 << 20, ARGV_MAX = 8 };
 extern const char abx_blob_python[], abx_blob_python_end[];
 extern const char abx_blob_node[], abx_blob_node_end[];
 extern const char abx_blob_native[], abx_blob_native_end[];
+extern const char abx_blob_browser[], abx_blob_browser_end[];
 
 /* ---- kinds ---- */
 
@@ -109,6 +110,8 @@ static void add_config(struct line *out, const struct abx_host_launch *l)
     if (l->is_isolated && l->kind == ABX_HOST_PYTHON) /* else the interpreter reads it itself */
         put_dirs(&w, variable(l->envp, "PYTHONPATH"), true);
     abx_json_end_array(&w);
+    if (l->kind == ABX_HOST_BROWSER)
+        abx_json_kv_bool(&w, "in_sandbox", l->is_in_sandbox);
     abx_json_kv_c(&w, "base_dir", l->base_dir);
     abx_json_kv_c(&w, "version", l->version);
     abx_json_end_object(&w);
@@ -161,6 +164,7 @@ static const struct {
     [ABX_HOST_NATIVE] = {add_native, abx_blob_native, abx_blob_native_end},
     [ABX_HOST_TABLE] = {NULL, NULL, NULL},
     [ABX_HOST_PROGRAM] = {add_program, NULL, NULL},
+    [ABX_HOST_BROWSER] = {add_node, abx_blob_browser, abx_blob_browser_end},
 };
 _Static_assert(ABX_COUNTOF(kinds) == ABX_HOST__KINDS, "one row per kind");
 
@@ -184,7 +188,8 @@ int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a
     ABX_ASSERT(l->file_count > 0 && kinds[l->kind].add);
     const char *program = kinds[l->kind].add(&line, l);
     char **argv = abx_arena_array(a, line.count + 1, sizeof(*argv));
-    bool drops = l->kind == ABX_HOST_NODE && l->is_isolated;
+    bool drops =
+        (l->kind == ABX_HOST_NODE || l->kind == ABX_HOST_BROWSER) && l->is_isolated;
     char *const *envp = drops ? without_node(l->envp, a) : l->envp;
     if (argv == NULL || program == NULL || envp == NULL || line.failed)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "command host: too many names, or no memory");

@@ -10,6 +10,7 @@ enum abx_host_kind {
     ABX_HOST_NATIVE, /* a shared object; a process for each */
     ABX_HOST_TABLE,  /* YAML: no process */
     ABX_HOST_PROGRAM,
+    ABX_HOST_BROWSER, /* of no file: the browser group's, in Node */
     ABX_HOST__KINDS
 };
 /** By its suffix; else an executable file is a program, all else Python's business. */
@@ -28,6 +29,7 @@ struct abx_host_launch {
     /* nothing of a user's own is loaded (security.md S34): Python's -I, no NODE_* variables */
     bool is_isolated;
     const char *base_dir, *version;
+    bool is_in_sandbox; /* of ours: of ABX_HOST_BROWSER */
 };
 /** Fills *ret; what it points to is in @a or in @l. */
 int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a,

@@ -182,6 +182,9 @@ function contextOf(message, call) {
 
 // ---- one call
 
+let ownStatus = () => 500, ownCode = () => ({}); // browser.mjs knows more
+let leaving = async () => {}; // what is to be ended before this process
+
 class Call {
     constructor(id) {
         this.id = id;
@@ -206,9 +209,9 @@ class Call {
         const isError = e instanceof Error;
         if (this.isOver)
             return;
-        if (!this.stop.signal.aborted)
+        if (!this.stop.signal.aborted && ownStatus(e) === 500)
             log(isError ? e.stack ?? e.message : `thrown: ${e}`);
-        this.error(500, isError ? e.name : 'Error', isError ? e.message : String(e));
+        this.error(ownStatus(e), isError ? e.name : 'Error', isError ? e.message : String(e), ownCode(e));
     }
 
     /** The caller is gone or the time is over: the answer is given now, what the handler still does is not looked at. */
@@ -400,7 +403,7 @@ const handlers = {
     shutdown() {
         for (const call of [...link.calls.values()])
             call.cancel();
-        leave(0);
+        leaving().finally(() => leave(0));
     },
 };
 
