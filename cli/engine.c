@@ -2,6 +2,7 @@
 #include "host/engine/engine.h"
 #include "cli/cli.h"
 #include "cli/embed.h"
+#include "client/config.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
@@ -73,17 +74,8 @@ pid_t cli_engine_pid(const char *state)
 static char *state_value(const char *state, const char *key)
 {
     char path[PATH_MAX];
-    ABX_AUTO_FREE char *text = NULL;
     snprintf(path, sizeof(path), "%s/client.yaml", state);
-    if (abx_fd_read_file(AT_FDCWD, path, 65536, &text, NULL) < 0)
-        return NULL;
-    struct abx_str rest = abx_str(text), line;
-    while (abx_str_split(&rest, '\n', &line)) {
-        ptrdiff_t colon = abx_str_chr(line, ':');
-        if (colon > 0 && abx_str_is(abx_str_sub(line, 0, (size_t)colon), key))
-            return abx_str_dup(abx_str_trim(abx_str_sub(line, (size_t)colon + 1, line.len)));
-    }
-    return NULL;
+    return abx_config_value(path, key);
 }
 
 int cli_local_client(struct cli *cli)

@@ -1,5 +1,6 @@
 /* client/config.c: the client configuration, a file of "key: value" lines written by the engine. */
 #include "client/client_priv.h"
+#include "client/config.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
 
@@ -7,6 +8,8 @@
 #include <stdio.h>
 
 #include "lib/base/banned.h"
+
+enum { CONFIG_MAX = 65536 };
 
 char *abx_client_config_path(void)
 {
@@ -23,11 +26,10 @@ char *abx_client_config_path(void)
     return abx_buf_take(&b);
 }
 
-char *abx__config_get(const char *key)
+char *abx_config_value(const char *path, const char *key)
 {
-    ABX_AUTO_FREE char *path = abx_client_config_path();
     ABX_AUTO_FREE char *text = NULL;
-    if (path == NULL || abx_fd_read_file(AT_FDCWD, path, 65536, &text, NULL) < 0)
+    if (abx_fd_read_file(AT_FDCWD, path, CONFIG_MAX, &text, NULL) < 0)
         return NULL;
     struct abx_str rest = abx_str(text), line;
     while (abx_str_split(&rest, '\n', &line)) {
@@ -37,4 +39,10 @@ char *abx__config_get(const char *key)
         return abx_str_dup(abx_str_trim(abx_str_sub(line, (size_t)colon + 1, line.len)));
     }
     return NULL;
+}
+
+char *abx__config_get(const char *key)
+{
+    ABX_AUTO_FREE char *path = abx_client_config_path();
+    return path == NULL ? NULL : abx_config_value(path, key);
 }
