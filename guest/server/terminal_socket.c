@@ -15,6 +15,7 @@
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
 #include "lib/http/websocket.h"
+#include "lib/policy/confine.h"
 
 #include <jansson.h>
 #include <signal.h>
@@ -405,11 +406,28 @@ static bool identify(struct abx__call *c, struct abx_policy_verdict *v)
     return abx_policy_identify(c->policy, c->rule, &given, &c->who, v);
 }
 
+/* A browser's page that no rule lists. It speaks for whoever looks at it, so it is refused where no
+ * token tells the two apart, and wherever processes are confined (D19, S20). */
+static bool is_from_page(const struct abx__call *c)
+{
+    struct abx_str origin = abx_http_header(c->req->head, "Origin");
+    const struct abx_str_list *listed = &abx_policy_confinement(c->policy)->origins;
+    for (size_t i = 0; i < listed->count; i++)
+        if (abx_str_eq(listed->items[i], origin))
+            return false;
+    return origin.len &&
+           (!abx_policy_has_tokens(c->policy) || abx_policy_confine(c->policy) != ABX_CONFINE_OFF);
+}
+
 /* In the published order: credential, endpoint and scopes; then, as for any endpoint, the rates. */
 static struct why_not judge(struct abx__call *c, struct abx_policy_verdict *v)
 {
     if (!identify(c, v))
         return (struct why_not){CODE_UNAUTHORIZED, "Unauthorized"};
+    if (is_from_page(c)) {
+        c->audit_code = "origin_not_allowed";
+        return (struct why_not){CODE_FORBIDDEN, "Origin not allowed"};
+    }
     if (!abx_policy_judge(c->policy, c->rule, &c->who, v) || !abx__call_judge_code(c, v))
         return (struct why_not){CODE_FORBIDDEN, v->code == ABX_POLICY_ENDPOINT_DISABLED
                                                     ? "Endpoint disabled"
