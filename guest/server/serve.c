@@ -38,15 +38,30 @@ enum {
     UPLOAD_CAP = 104857600
 };
 
+/* A line of the start: bare, or as the log has them. */
+__attribute__((format(printf, 3, 4))) static void
+say(const struct abx__server *s, enum abx_log_level level, const char *fmt, ...)
+{
+    char text[SAY_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (s->o.log && strcmp(s->o.log, "json") == 0)
+        abx_log(level, "%s", text);
+    else
+        fprintf(stderr, "%s\n", text);
+}
+
 /* ---- the policy ---- */
 
-static void print_lint(const struct abx_policy *p)
+static void print_lint(const struct abx__server *s)
 {
     struct abx_report report;
     abx_report_init(&report);
-    abx_policy_lint(p, false, &report);
+    abx_policy_lint(s->policy, false, &report);
     for (size_t i = 0; i < report.count; i++)
-        fprintf(stderr, "policy lint: %s: %s\n", report.items[i].rule, report.items[i].text);
+        say(s, ABX_LOG_WARN, "policy lint: %s: %s", report.items[i].rule, report.items[i].text);
     abx_report_done(&report);
 }
 
@@ -188,10 +203,10 @@ static bool has_terminals(const struct abx__server *s)
 static int pty_port_taken(const struct abx__server *s, const struct abx_error *err)
 {
     if (s->o.has_pty_port)
-        fprintf(stderr, "agent-sandbox-server: terminals: %s\n", err->msg);
+        say(s, ABX_LOG_ERROR, "agent-sandbox-server: terminals: %s", err->msg);
     else
-        fprintf(stderr, "warning: terminals: %s; their sockets are at /pty of port %lld\n",
-                err->msg, (long long)s->o.port);
+        say(s, ABX_LOG_WARN, "warning: terminals: %s; their sockets are at /pty of port %lld",
+            err->msg, (long long)s->o.port);
     return s->o.has_pty_port ? -1 : 0;
 }
 
@@ -333,34 +348,20 @@ static void put_confine(const struct abx_policy *p, char text[CONFINE_TEXT])
     abx_buf_put_c(&b, *comma ? ")" : "");
 }
 
-static void print_missing(const struct abx_policy *p)
+static void print_missing(const struct abx__server *s)
 {
-    unsigned missing = abx_policy_missing_layers(p, abx_confine_supported());
+    char names[CONFINE_TEXT];
+    struct abx_buf b = {.ptr = names, .cap = sizeof(names), .max = sizeof(names) - 1};
+    unsigned missing = abx_policy_missing_layers(s->policy, abx_confine_supported());
     if (missing == 0)
         return;
-    fputs("warning: confine: this kernel can not hold", stderr);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
         if (missing & 1U << i)
-            fprintf(stderr, " %s", abx_confine_layer_name(1U << i));
-    fputs(abx_policy_confine(p) == ABX_CONFINE_ADVISORY
-              ? ": it is served without\n"
-              : ": what would need it answers 403 confinement_unavailable\n",
-          stderr);
-}
-
-/* A line of the start: bare, or as the log has them. */
-__attribute__((format(printf, 3, 4))) static void
-say(const struct abx__server *s, enum abx_log_level level, const char *fmt, ...)
-{
-    char text[SAY_TEXT];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
-    if (s->o.log && strcmp(s->o.log, "json") == 0)
-        abx_log(level, "%s", text);
-    else
-        fprintf(stderr, "%s\n", text);
+            abx_buf_putf(&b, " %s", abx_confine_layer_name(1U << i));
+    say(s, ABX_LOG_WARN, "warning: confine: this kernel can not hold%s: %s", names,
+        abx_policy_confine(s->policy) == ABX_CONFINE_ADVISORY
+            ? "it is served without"
+            : "what would need it answers 403 confinement_unavailable");
 }
 
 static void print_start(const struct abx__server *s)
@@ -381,8 +382,8 @@ static void print_start(const struct abx__server *s)
         say(s, ABX_LOG_WARN,
             "warning: no token is configured: whoever reaches the port may use it");
     if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
-        print_missing(s->policy);
-    print_lint(s->policy);
+        print_missing(s);
+    print_lint(s);
 }
 
 static int listen_pty(struct abx__server *s, struct abx_error *err)
