@@ -64,7 +64,7 @@ static int fail(struct abx_error *err, int rc, struct abx_str path)
                            shown, path.ptr);
     if (rc == -EEXIST)
         return abx_err_set(err, ABX_ALREADY_EXISTS, "'%.*s' exists already", shown, path.ptr);
-    return abx_err_sys(err, rc, "'%.*s'", shown, path.ptr);
+    return abx_err_sys(err, rc, "%.*s", shown, path.ptr);
 }
 
 /* ---- names ---- */

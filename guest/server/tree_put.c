@@ -37,8 +37,11 @@ static bool fail(struct abx__job *j, const struct abx_error *err)
     const struct tree *t = abx__receive_data(j);
     if (j->verdict.code != ABX_POLICY_OK)
         return false;
-    if (err->sys)
-        return abx__job_fail_errno(j, err->sys, abx_str(err->msg));
+    if (err->sys) { /* "PATH: text of the number", which the answer has anyway */
+        ptrdiff_t colon = abx_str_rchr(abx_str(err->msg), ':');
+        return abx__job_fail_errno(
+            j, err->sys, abx_str_sub(abx_str(err->msg), 0, colon > 0 ? (size_t)colon : SIZE_MAX));
+    }
     if (err->code == ABX_OUT_OF_RANGE)
         return abx__files_too_large(j, t->limit);
     if (err->code == ABX_ALREADY_EXISTS)
