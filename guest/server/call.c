@@ -85,11 +85,12 @@ static void on_close(struct abx_http_req *req, bool aborted)
         c->on_close(c, aborted);
     abx__audit_call(c);
     if (c->has_slot)
-        abx_policy_meter_leave(c->server->meter, c->rule, &c->who);
+        abx_policy_meter_leave(c->meter, c->rule, &c->who);
     c->server->body_bytes -= c->body_buf.len;
     abx_buf_done(&c->body_buf);
     json_decref(c->body);
     abx_list_remove(&c->node);
+    abx_policy_meter_unref(c->meter);
     abx_policy_unref(c->policy);
 }
 
@@ -387,7 +388,7 @@ static bool admit(struct abx__call *c)
     if (c->custom && c->rule->is_open)
         name_owner(c, &given);
     if (!abx_policy_judge(c->policy, c->rule, &c->who, &v) || !abx__call_judge_code(c, &v) ||
-        !abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, &v)) {
+        !abx_policy_meter_enter(c->meter, c->rule, &c->who, c->began_ms, &v)) {
         abx__call_deny(c, &v);
         return false;
     }
@@ -601,6 +602,7 @@ void abx__server_on_request(struct abx_http_req *req)
     c->req = req;
     c->server = s;
     c->policy = abx_policy_ref(s->policy);
+    c->meter = abx_policy_meter_ref(s->meter);
     c->began_ms = abx_time_mono_ms();
     c->path = abx__target_path(req->path);
     snprintf(c->id, sizeof(c->id), "%s-%llx", s->call_prefix, (unsigned long long)++s->call_number);

@@ -6,11 +6,13 @@
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
 #include "lib/policy/confine.h"
+#include "lib/policy/within.h"
 #include "lib/proc/confine.h"
 #include "lib/yaml/yaml.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -91,7 +93,10 @@ static int read_file(const char *name, struct abx__policy_source *ret, struct ab
                            name, (int)POLICY_BYTES);
     if (got < 0)
         return abx_err_sys(err, got, "can not read the policy file %s", name);
-    ret->name = name;
+    ret->path = abx_str_dup(file);
+    ret->name = ret->path;
+    if (ret->path == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     if (abx_str_ends(file, ".yaml") || abx_str_ends(file, ".yml"))
         return from_yaml(ret, err);
     return 0;
@@ -130,6 +135,34 @@ static int read_confine(const struct abx__policy_args *args, struct abx__policy_
     return got < 0 ? abx_err_sys(err, got, "can not read the confinement %s", file) : 0;
 }
 
+/* The member `confine` of a document, as JSON on the heap; NULL: it has none. */
+static char *confine_of(struct abx_str text)
+{
+    json_t *root = json_loadb(text.len ? text.ptr : "", text.len, 0, NULL);
+    const json_t *confine = json_object_get(root, "confine");
+    char *out = confine ? json_dumps(confine, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    json_decref(root);
+    return out;
+}
+
+/* What the well-known file says of confinement goes on to hold when a variable or a preset brings
+ * another document that says nothing of it (S23). */
+static int keep_confine(struct abx__policy_source *s, struct abx_error *err)
+{
+    struct abx__policy_source known = {.name = ABX_SERVER_POLICY_PATH};
+    char *own = confine_of(abx_str_n(s->text, s->len));
+    bool has_own = own != NULL || s->confine != NULL;
+    free(own);
+    if (has_own || !is_file(ABX_SERVER_POLICY_PATH))
+        return 0;
+    int r = read_file(ABX_SERVER_POLICY_PATH, &known, err);
+    if (r == 0)
+        s->confine = confine_of(abx_str_n(known.text, known.len));
+    s->confine_len = s->confine ? strlen(s->confine) : 0;
+    abx__policy_source_done(&known);
+    return r;
+}
+
 int abx__policy_source_read(const struct abx__policy_args *args, struct abx__policy_source *ret,
                             struct abx_error *err)
 {
@@ -138,19 +171,46 @@ int abx__policy_source_read(const struct abx__policy_args *args, struct abx__pol
     *ret = (struct abx__policy_source){.name = "default"};
     if (read_confine(args, ret, err) < 0)
         return -1;
-    if (args->file != NULL)
+    int r = 0;
+    if (args->file != NULL) {
+        ret->kind = ABX__POLICY_FLAG;
         return read_file(args->file, ret, err);
-    if (args->preset != NULL) {
-        ret->name = "--preset";
-        return 0;
     }
-    if (inline_text != NULL)
-        return copy_text(inline_text, ABX_ENV_SERVER_POLICY, ret, err);
-    if (file != NULL)
-        return read_file(file, ret, err);
-    if (is_file(ABX_SERVER_POLICY_PATH))
+    if (args->preset != NULL) {
+        ret->kind = ABX__POLICY_PRESET;
+        ret->name = "--preset";
+    } else if (inline_text != NULL) {
+        ret->kind = ABX__POLICY_TEXT;
+        r = copy_text(inline_text, ABX_ENV_SERVER_POLICY, ret, err);
+    } else if (file != NULL) {
+        ret->kind = ABX__POLICY_FILE;
+        r = read_file(file, ret, err);
+    } else if (is_file(ABX_SERVER_POLICY_PATH)) {
+        ret->kind = ABX__POLICY_WELL_KNOWN;
         return read_file(ABX_SERVER_POLICY_PATH, ret, err);
-    return 0;
+    }
+    return r < 0 ? r : keep_confine(ret, err);
+}
+
+int abx__policy_source_again(const struct abx__policy_source *old,
+                             const struct abx__policy_args *args, struct abx__policy_source *ret,
+                             struct abx_error *err)
+{
+    int r = 0;
+    *ret = (struct abx__policy_source){.kind = old->kind, .name = old->name};
+    if (read_confine(args, ret, err) < 0)
+        return -1;
+    if (old->kind == ABX__POLICY_NONE && is_file(ABX_SERVER_POLICY_PATH)) {
+        ret->kind = ABX__POLICY_WELL_KNOWN;
+        return read_file(ABX_SERVER_POLICY_PATH, ret, err);
+    }
+    if (old->path != NULL)
+        r = read_file(old->path, ret, err);
+    else if (old->text != NULL)
+        r = copy_text(old->text, old->name, ret, err);
+    if (r < 0 || old->kind == ABX__POLICY_FLAG || old->kind == ABX__POLICY_WELL_KNOWN)
+        return r;
+    return keep_confine(ret, err);
 }
 
 void abx__policy_source_done(struct abx__policy_source *s)
@@ -158,6 +218,7 @@ void abx__policy_source_done(struct abx__policy_source *s)
     free(s->text);
     free(s->confine);
     free(s->yaml);
+    free(s->path);
     *s = (struct abx__policy_source){0};
 }
 
@@ -179,7 +240,9 @@ int abx__policy_source_load(const struct abx__policy_source *source,
         .text = abx_str_n(source->text ? source->text : "", source->len),
         .has_text = source->text != NULL,
         .preset = abx_str(args->preset),
-        .enabled_groups = abx_str(variable("ABX_SERVER_ENABLED_GROUPS")),
+        .enabled_groups =
+            abx_str(args->without_groups ? NULL : variable("ABX_SERVER_ENABLED_GROUPS")),
+        .previous = args->previous,
         .base_dir = abx_str(variable(ABX_ENV_SERVER_BASE_DIR)),
         .routes = args->routes,
         .route_count = args->route_count,
@@ -197,6 +260,65 @@ int abx__policy_source_load(const struct abx__policy_source *source,
         facts.legacy_token = abx_str(variable(ABX_ENV_SERVER_TOKEN));
     int r = abx_policy_load(&facts, ret, report);
     place_in_yaml(source, report);
+    return r;
+}
+
+/* ---- S23 ---- */
+
+static bool may_only_narrow(const struct abx__policy_source *s)
+{
+    bool is_other = s->kind == ABX__POLICY_PRESET || s->kind == ABX__POLICY_TEXT ||
+                    s->kind == ABX__POLICY_FILE;
+    bool has_groups = s->kind != ABX__POLICY_FLAG && variable("ABX_SERVER_ENABLED_GROUPS") != NULL;
+    return (is_other || has_groups) &&
+           (is_file(ABX_SERVER_POLICY_PATH) || is_file(ABX_SERVER_CONFINE_PATH));
+}
+
+static int load_known(const struct abx__policy_args *args, struct abx_policy **ret,
+                      struct abx_error *err)
+{
+    struct abx__policy_args known_args = *args;
+    struct abx__policy_source known = {.name = "default"};
+    struct abx_report report;
+    known_args.preset = NULL;
+    known_args.without_groups = true;
+    if (read_confine(args, &known, err) < 0 ||
+        (is_file(ABX_SERVER_POLICY_PATH) && read_file(ABX_SERVER_POLICY_PATH, &known, err) < 0)) {
+        abx__policy_source_done(&known);
+        return -1;
+    }
+    abx_report_init(&report);
+    int r = abx__policy_source_load(&known, &known_args, ret, &report);
+    if (r < 0)
+        abx_err_set(err, ABX_INVALID_ARGUMENT, "%s: %s", known.name,
+                    abx_report_first_error(&report)->text);
+    abx_report_done(&report);
+    abx__policy_source_done(&known);
+    return r;
+}
+
+int abx__policy_source_check(const struct abx__policy_source *source,
+                             const struct abx__policy_args *args, const struct abx_policy *p,
+                             struct abx_error *err)
+{
+    char why[240];
+    struct abx_policy *known = NULL;
+    int r = 0;
+    if (!may_only_narrow(source))
+        return 0;
+    if (load_known(args, &known, err) < 0)
+        return -1;
+    const struct abx_policy_confine *c = abx_policy_confinement(known);
+    if (c->is_set && !c->allow_override && !abx_policy_is_within(p, known, why))
+        r = abx_err_set(err, ABX_PERMISSION_DENIED,
+                        "%s is wider than %s, which says neither \"allow_override\" nor that: %s",
+                        source->kind == ABX__POLICY_NONE || source->kind == ABX__POLICY_WELL_KNOWN
+                            ? "ABX_SERVER_ENABLED_GROUPS"
+                            : source->name,
+                        is_file(ABX_SERVER_POLICY_PATH) ? ABX_SERVER_POLICY_PATH
+                                                        : ABX_SERVER_CONFINE_PATH,
+                        why);
+    abx_policy_unref(known);
     return r;
 }
 

@@ -20,6 +20,7 @@ enum {
     ENDED_MAX = 1000,
     ENDED_CAPTURES_MAX = 64 << 20, /* bytes of all ended ones together */
     LIST_BYTES = 16 << 20,
+    REVOKED_MS = 5000,
     STOP_LOOK_MS = 20,
     STOP_LOOKS = 75, /* then SIGKILL */
 };
@@ -60,11 +61,6 @@ static void forget_ended(struct abx__server *s)
             abx__capture_drop(&p->capture);
         }
     }
-}
-
-void abx__processes_sweep(struct abx__server *s)
-{
-    forget_ended(s);
 }
 
 static size_t count_running(const struct abx__server *s)
@@ -301,6 +297,7 @@ static void end_table(struct abx__server *s)
 {
     struct abx__started *p;
     abx_timer_close(&s->procs_timer, NULL);
+    abx_timer_close(&s->revoke_timer, NULL);
     abx__terminals_free(s);
     abx_list_foreach(p, &s->started, struct abx__started, node) started_free(p);
     abx_procs_close(s->procs);
@@ -314,13 +311,43 @@ static void on_stop_look(struct abx_timer *t)
         end_table(s);
 }
 
+static void on_revoked(struct abx_timer *t)
+{
+    struct abx__server *s = t->owner;
+    struct abx__started *p;
+    abx_list_foreach(p, &s->started, struct abx__started, node)
+        if (p->is_revoked && abx_process_is_running(p->process))
+            abx_process_signal(p->process, SIGKILL, NULL);
+}
+
 int abx__processes_open(struct abx__server *s, struct abx_error *err)
 {
     struct abx_procs_config config = {.path = s->path};
     if (abx_procs_new(&s->loop, &config, &s->procs, err) < 0)
         return -1;
     abx_timer_init(&s->procs_timer, &s->loop, on_stop_look, s);
+    abx_timer_init(&s->revoke_timer, &s->loop, on_revoked, s);
+    abx_timer_unref(&s->revoke_timer);
     return 0;
+}
+
+/* TERM now, KILL after 5 s. */
+void abx__processes_revoke(struct abx__server *s, const struct abx__change *c)
+{
+    struct abx__started *p;
+    abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
+        if (!abx_process_is_running(p->process) || abx__owner_is_still(c, abx_str(p->owner)))
+            continue;
+        abx_process_signal(p->process, SIGTERM, NULL);
+        p->is_revoked = true;
+        abx_timer_start(&s->revoke_timer, REVOKED_MS, 0);
+    }
+}
+
+void abx__processes_sweep(struct abx__server *s)
+{
+    forget_ended(s);
 }
 
 void abx__processes_stop(struct abx__server *s)

@@ -13,7 +13,7 @@ struct abx__started {
     struct abx_process *process; /* counted */
     char *command, *owner;       /* heap */
     int64_t started_wall_ns, ended_ms;
-    bool has_capture, has_stdin, is_stdin_closed;
+    bool is_revoked, has_capture, has_stdin, is_stdin_closed;
     struct abx__capture capture;
     struct abx_list waiters; /* calls of /output that wait: process_output.c */
 };

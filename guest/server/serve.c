@@ -70,112 +70,11 @@ static bool has_hosts(const struct abx__server *s)
     return s->o.commands.count > 0 || s->o.host_fd > 0;
 }
 
-/* A policy given in code: instead of the document, or compiled beside it. */
-static int load_documents(struct abx__server *s, const struct abx__policy_args *args,
-                          struct abx_policy **ret, struct abx_report *report)
-{
-    struct abx__policy_source code = {.text = s->code_text, .name = "code"};
-    struct abx__policy_args beside = *args;
-    struct abx_policy *next = NULL;
-    if (s->code_text == NULL)
-        return abx__policy_source_load(&s->source, args, ret, report);
-    code.len = strlen(s->code_text);
-    if (s->is_code_alone) {
-        s->source.name = code.name;
-        return abx__policy_source_load(&code, args, ret, report);
-    }
-    beside.preset = NULL;
-    beside.with_token = false;
-    if (abx__policy_source_load(&code, &beside, &next, report) < 0)
-        return -1;
-    abx_policy_unref(s->code_policy);
-    s->code_policy = next;
-    return abx__policy_source_load(&s->source, args, ret, report);
-}
-
-enum { EXIT_MISTAKE = 1, EXIT_FORBIDDEN = 2 };
-
-/* What `confine` asks for is there, and the views are made. 0, or how the program ends. */
-static int confine(struct abx_policy *p)
-{
-    struct abx_error err = {0};
-    if (abx_policy_confine(p) == ABX_CONFINE_OFF)
-        return 0;
-    struct abx_str token = abx_policy_short_token(p);
-    unsigned missing = abx_policy_missing_layers(p, abx_confine_supported());
-    if (token.ptr != NULL) {
-        fprintf(stderr,
-                "policy error: policy.auth.tokens[%.*s]: with \"confine\" a token has at least 24 "
-                "bytes; `agent-sandbox-server token` prints one\n",
-                (int)(token.len < 80 ? token.len : 80), token.ptr);
-        return EXIT_FORBIDDEN;
-    }
-    if (abx_policy_confine(p) == ABX_CONFINE_REQUIRE && missing != 0) {
-        fputs("policy error: policy.confine: \"require\", and this kernel lacks", stderr);
-        for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
-            if (missing & 1U << i)
-                fprintf(stderr, " %s", abx_confine_layer_name(1U << i));
-        fprintf(stderr, " (Landlock ABI %d)\n", abx_confine_abi());
-        return EXIT_MISTAKE;
-    }
-    if (abx__views_make(p, &err) == 0)
-        return 0;
-    fprintf(stderr, "policy error: policy.confine: %s\n", err.msg);
-    return EXIT_MISTAKE;
-}
-
-/* 0, or how the program ends; then the policy in force stays. */
-static int load(struct abx__server *s, bool is_early)
-{
-    struct abx_report report;
-    struct abx_policy *next = NULL;
-    uint16_t ports[] = {(uint16_t)s->o.port, (uint16_t)s->o.pty_port, ABX_PORT_SERVER,
-                        ABX_PORT_SERVER_PTY};
-    struct abx_policy_route *routes = calloc(s->custom_count + 1, sizeof(*routes));
-    struct abx__policy_args args = {.with_token = true,
-                                    .preset = s->o.preset,
-                                    .no_env = s->o.no_env,
-                                    .routes = routes,
-                                    .route_count = s->custom_count,
-                                    .routes_unknown = is_early && has_hosts(s),
-                                    .own_ports = ports,
-                                    .own_port_count = ABX_COUNTOF(ports),
-                                    .code_groups = s->code_groups,
-                                    .code_group_count = s->code_group_count};
-    if (routes == NULL)
-        return EXIT_MISTAKE;
-    for (size_t i = 0; i < s->custom_count; i++)
-        routes[i] = s->custom[i].spec;
-    abx_report_init(&report);
-    int rc = load_documents(s, &args, &next, &report) < 0 ? EXIT_MISTAKE : confine(next);
-    if (next == NULL)
-        abx__policy_print_errors(stderr, &report, s->source.name, s->on_loaded == NULL);
-    abx_report_done(&report);
-    free(routes);
-    if (rc == 0) {
-        abx_policy_unref(s->policy);
-        s->policy = abx_policy_ref(next);
-    }
-    abx_policy_unref(next);
-    return rc;
-}
-
 static uint64_t upload_cap_of_environment(void)
 {
     const char *text = getenv("ABX_MAX_UPLOAD_SIZE");
     uint64_t cap;
     return text && abx_parse_u64(abx_str(text), &cap) == 0 ? cap : UPLOAD_CAP;
-}
-
-struct abx_str abx__server_policy_text(const struct abx__server *s)
-{
-    return abx_str_n(s->source.text ? s->source.text : "", s->source.len);
-}
-
-void abx__server_reload(struct abx__server *s)
-{
-    if (s->is_listening && !s->is_stopping)
-        load(s, false);
 }
 
 static int bind_http(struct abx__server *s, struct abx_error *err)
@@ -300,9 +199,8 @@ static void on_signal(struct abx_signal *g, int signum)
 
 static void on_hangup(struct abx_signal *g, int signum)
 {
-    (void)g;
     (void)signum;
-    abx_log(ABX_LOG_WARN, "SIGHUP: a policy is not reloaded yet, restart to change it");
+    abx__policy_again(g->owner);
 }
 
 /* Whoever rotates logs sends this to all. */
@@ -455,9 +353,9 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
         stop(s);
         return;
     }
-    int rc = has_hosts(s) ? load(s, false) : 0;
+    int rc = has_hosts(s) ? abx__policy_take(s, false) : 0;
     if (rc != 0 || rebind(s) < 0) {
-        fail(s, rc ? rc : EXIT_MISTAKE);
+        fail(s, rc ? rc : 1);
         return;
     }
     abx__environment_hide(s->policy);
@@ -543,7 +441,7 @@ static void server_done(struct abx__server *s)
     abx__audit_file_close(s->audit_file);
     abx__audit_log_free(s->audit_log);
     abx__counters_free(s->counters);
-    abx_policy_meter_free(s->meter);
+    abx_policy_meter_unref(s->meter);
     abx_policy_unref(s->policy);
     abx_policy_unref(s->code_policy);
     abx__commands_free(s);
@@ -572,7 +470,7 @@ static int serve(struct abx__server *s)
         fprintf(stderr, "policy error: %s\n", err.msg);
         return 1;
     }
-    int rc = load(s, true);
+    int rc = abx__policy_take(s, has_hosts(s));
     if (rc != 0)
         return rc;
     if (s->on_loaded)

@@ -78,6 +78,7 @@ struct abx__server {
     size_t started_reserved;   /* starts that are being judged */
     struct abx_list terminals; /* terminals.c */
     struct abx_timer procs_timer; /* of the stop */
+    struct abx_timer revoke_timer;
     int procs_looks;
     struct abx__throttle throttle;
     uint64_t audit_lost;                /* lines that were not taken */
@@ -168,6 +169,7 @@ struct abx__call {
     struct abx_http_req *req;
     struct abx__server *server;
     struct abx_policy *policy;          /* counted: bounds stay what they were (S80) */
+    struct abx_policy_meter *meter;     /* of the same policy; counted */
     const struct abx_policy_rule *rule; /* the endpoint: scopes, limits, params, paths */
     const struct abx__custom *custom;   /* NULL: a published endpoint */
     struct abx_policy_identity who;
@@ -410,5 +412,19 @@ int abx__server_load_hosts(const struct abx__serve_options *o,
                            void (*loaded)(struct abx__server *s, void *arg), void *arg);
 /** Compiles the policy again, with code_groups as they are now. */
 void abx__server_reload(struct abx__server *s);
+/** Loads the policy of s->source: 0, or the exit code, and what is wrong was said. */
+int abx__policy_take(struct abx__server *s, bool routes_unknown);
+/** SIGHUP: the source is read again; what is wrong with it changes nothing. */
+void abx__policy_again(struct abx__server *s);
+/* One policy is followed by another. */
+struct abx__change {
+    struct abx_policy *old, *now;
+};
+/** Whether the identity named @owner has all its powers still (S21). */
+bool abx__owner_is_still(const struct abx__change *c, struct abx_str owner);
+/** Ends the processes, and the terminals and their sockets, of those who have not: TERM or HUP,
+ *  then KILL. */
+void abx__processes_revoke(struct abx__server *s, const struct abx__change *c);
+void abx__terminals_revoke(struct abx__server *s, const struct abx__change *c);
 /** As after SIGINT. */
 void abx__server_stop(struct abx__server *s);

@@ -432,7 +432,7 @@ static struct why_not judge(struct abx__call *c, struct abx_policy_verdict *v)
         return (struct why_not){CODE_FORBIDDEN, v->code == ABX_POLICY_ENDPOINT_DISABLED
                                                     ? "Endpoint disabled"
                                                     : "Forbidden"};
-    if (!abx_policy_meter_enter(c->server->meter, c->rule, &c->who, c->began_ms, v))
+    if (!abx_policy_meter_enter(c->meter, c->rule, &c->who, c->began_ms, v))
         return (struct why_not){CODE_TRY_LATER, "Too many requests"};
     c->has_slot = true;
     return (struct why_not){0};
@@ -501,6 +501,21 @@ static void open_socket(struct abx__call *c, struct abx__terminal *t, struct why
     t->viewer_count++;
     abx_list_push(&t->viewers, &v->node);
     show(v);
+}
+
+void abx__terminal_revoke_viewers(struct abx__terminal *t, const struct abx__change *c)
+{
+    struct abx_list *node, *next;
+    struct abx_policy_identity who;
+    struct abx_policy_verdict verdict;
+    const struct abx_policy_rule *rule = abx_policy_rule(c->now, ABX_STR("pty_connect"));
+    for (node = t->viewers.next; node != &t->viewers; node = next) {
+        struct viewer *v = ABX_CONTAINER_OF(node, struct viewer, node);
+        next = node->next;
+        if (!abx_policy_is_still(v->call->policy, &v->call->who, c->now, &who) ||
+            !abx_policy_judge(c->now, rule, &who, &verdict))
+            abx_ws_close(v->ws, CODE_UNAUTHORIZED, ABX_STR("Unauthorized"));
+    }
 }
 
 static bool read_pairs(struct abx__call *c)

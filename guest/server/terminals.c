@@ -166,6 +166,18 @@ void abx__terminals_sweep(struct abx__server *s)
     }
 }
 
+void abx__terminals_revoke(struct abx__server *s, const struct abx__change *c)
+{
+    struct abx_list *node, *next;
+    for (node = s->terminals.next; node != &s->terminals; node = next) {
+        struct abx__terminal *t = ABX_CONTAINER_OF(node, struct abx__terminal, node);
+        next = node->next;
+        abx__terminal_revoke_viewers(t, c);
+        if (!abx__owner_is_still(c, abx_str(t->owner)))
+            end_session(t);
+    }
+}
+
 void abx__terminals_stop(struct abx__server *s)
 {
     struct abx__terminal *t;

@@ -42,3 +42,5 @@ int abx__terminal_resize(struct abx__terminal *t, uint16_t cols, uint16_t rows);
 /** A size in cells, 0..@max: an integer, its text, or a number whose fraction is cut. */
 bool abx__terminal_cells(const struct json_t *v, int64_t max, uint16_t *ret);
 void abx__terminal_unref(struct abx__terminal *t);
+/** Closes the sockets of those who have lost powers: 4001. */
+void abx__terminal_revoke_viewers(struct abx__terminal *t, const struct abx__change *c);

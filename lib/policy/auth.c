@@ -150,6 +150,21 @@ static void hash_token(struct abx__token *t, struct abx_str value)
     t->value_bytes = value.len;
 }
 
+/* A variable that is gone was hashed at the start. */
+static bool hash_of_before(const struct abx__load *l, struct abx__token *t)
+{
+    const struct abx_policy *p = l->facts->previous;
+    for (size_t i = 0; p != NULL && i < p->token_count; i++)
+        if (p->tokens[i].has_hash && p->tokens[i].env.ptr != NULL &&
+            abx_str_eq(p->tokens[i].env, t->env)) {
+            memcpy(t->hash, p->tokens[i].hash, sizeof(t->hash));
+            t->value_bytes = p->tokens[i].value_bytes;
+            t->has_hash = true;
+            return true;
+        }
+    return false;
+}
+
 static const struct abx_json_node *token_node(const struct abx__load *l, struct abx_str id)
 {
     const struct abx_json_node *tokens =
@@ -188,13 +203,13 @@ void abx__check_token_env(struct abx__load *l)
         const char *value = facts->getenv != NULL && abx_str_to_c(t->env, name, sizeof(name)) == 0
                                 ? facts->getenv(facts->getenv_ctx, name)
                                 : NULL;
-        if (value == NULL || value[0] == '\0')
-            variable_is_missing(l, t);
-        else
+        if (value != NULL && value[0] != '\0')
             hash_token(t, abx_str(value));
+        else if (!hash_of_before(l, t))
+            variable_is_missing(l, t);
     }
-    if (l->policy->token_count > 0 || facts->legacy_token.ptr == NULL ||
-        facts->legacy_token.len == 0)
+    bool was_legacy = facts->previous != NULL && facts->previous->is_legacy;
+    if (l->policy->token_count > 0 || (facts->legacy_token.len == 0 && !was_legacy))
         return;
     static const struct abx_str all[] = {{"*", 1}};
     struct abx__token *t = abx_arena_alloc(l->arena, sizeof(*t));
@@ -204,7 +219,8 @@ void abx__check_token_env(struct abx__load *l)
     }
     *t = (struct abx__token){
         .id = ABX_STR("server"), .scopes = {all, 1}, .env = ABX_STR("ABX_SERVER_TOKEN")};
-    hash_token(t, facts->legacy_token);
+    if (!hash_of_before(l, t))
+        hash_token(t, facts->legacy_token);
     l->policy->is_legacy = true;
     l->policy->tokens = t;
     l->policy->token_count = 1;

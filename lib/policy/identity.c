@@ -127,6 +127,39 @@ bool abx_policy_identify(const struct abx_policy *p, const struct abx_policy_rul
                                         : "The token is not one of this server's");
 }
 
+static bool is_same_token(const struct abx__token *a, const struct abx__token *b)
+{
+    return a->has_hash && b->has_hash && sodium_memcmp(a->hash, b->hash, sizeof(a->hash)) == 0;
+}
+
+static bool find_successor(const struct abx_policy *old, const struct abx_policy_identity *who,
+                           const struct abx_policy *now, struct abx_policy_identity *ret)
+{
+    if (who->index >= old->token_count)
+        return abx_policy_identity_at(now, now->token_count, ret);
+    for (size_t i = 0; i < now->token_count; i++)
+        if (is_same_token(&old->tokens[who->index], &now->tokens[i]))
+            return abx_policy_identity_at(now, i, ret);
+    return false;
+}
+
+bool abx_policy_is_still(const struct abx_policy *old, const struct abx_policy_identity *who,
+                         const struct abx_policy *now, struct abx_policy_identity *ret)
+{
+    if (who->scopes.count == 0 && who->index == ABX_POLICY_ANONYMOUS && who->id.ptr != NULL &&
+        !abx_policy_identity_at(now, now->token_count, ret)) {
+        *ret = *who; /* an open route is called by whoever comes */
+        return true;
+    }
+    if (!find_successor(old, who, now, ret) || !abx_str_eq(ret->id, who->id) ||
+        (who->is_wide && !ret->is_wide))
+        return false;
+    for (size_t i = 0; i < who->scopes.count; i++)
+        if (!abx_scope_held(ret->scopes, who->scopes.items[i]))
+            return false;
+    return true;
+}
+
 bool abx_policy_is_secret_env(const struct abx_policy *p, struct abx_str name)
 {
     static const char *const names[] = {"ABX_SERVER_TOKEN", "ABX_SERVER_POLICY",

@@ -18,6 +18,7 @@ struct cell {
     uint64_t in_flight;
 };
 struct abx_policy_meter {
+    unsigned refs;
     struct abx_policy *policy;
     size_t rule_count, identity_count; /* the last identity is anonymous */
     struct cell *cells;
@@ -41,12 +42,19 @@ struct abx_policy_meter *abx_policy_meter_new(struct abx_policy *p)
         return NULL;
     }
     m->policy = abx_policy_ref(p);
+    m->refs = 1;
     return m;
 }
 
-void abx_policy_meter_free(struct abx_policy_meter *m)
+struct abx_policy_meter *abx_policy_meter_ref(struct abx_policy_meter *m)
 {
-    if (m == NULL)
+    m->refs++;
+    return m;
+}
+
+void abx_policy_meter_unref(struct abx_policy_meter *m)
+{
+    if (m == NULL || --m->refs > 0)
         return;
     abx_policy_unref(m->policy);
     free(m->cells);

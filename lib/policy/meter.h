@@ -7,7 +7,8 @@ struct abx_policy_meter; /* opaque */
 
 /** NULL without memory. Holds a reference to @p. */
 struct abx_policy_meter *abx_policy_meter_new(struct abx_policy *p);
-void abx_policy_meter_free(struct abx_policy_meter *m);
+struct abx_policy_meter *abx_policy_meter_ref(struct abx_policy_meter *m);
+void abx_policy_meter_unref(struct abx_policy_meter *m); /* accepts NULL */
 /** Steps 5 and 6 of A8. True: the caller owns a slot and gives it back once with
  *  abx_policy_meter_leave(), when the answer is written. @now_ms: monotonic. */
 bool abx_policy_meter_enter(struct abx_policy_meter *m, const struct abx_policy_rule *rule,

@@ -53,6 +53,9 @@ struct abx_policy_facts {
     bool routes_unknown;         /* user code is not loaded yet: an ID may be a route of it */
     struct abx_str legacy_token; /* serve: ABX_SERVER_TOKEN; ptr NULL = not looked at */
     uint64_t upload_cap;         /* ABX_MAX_UPLOAD_SIZE; 0 = 104857600 */
+    /* The policy in force before a reload: it has the hashes of token variables that have left the
+     * environment since. NULL: the start. */
+    const struct abx_policy *previous;
     /* A `confine` from elsewhere, an object or a mode's name as JSON; it stands in the place of the
      * document's. ptr NULL = none. */
     struct abx_str confine_text;
@@ -227,6 +230,10 @@ bool abx_policy_identify(const struct abx_policy *p, const struct abx_policy_rul
  *  false at the end. */
 bool abx_policy_identity_at(const struct abx_policy *p, size_t index,
                             struct abx_policy_identity *ret);
+/** Who the credential of @who, an identity of @old, is under @now (security S21). False: nobody any
+ *  more, or somebody with fewer scopes. */
+bool abx_policy_is_still(const struct abx_policy *old, const struct abx_policy_identity *who,
+                         const struct abx_policy *now, struct abx_policy_identity *ret);
 /** Whether the environment variable @name must not reach children or callers: with tokens the
  *  token_env names and the policy variables (A7); ABX_* are refused elsewhere. */
 bool abx_policy_is_secret_env(const struct abx_policy *p, struct abx_str name);

@@ -349,7 +349,7 @@ TEST(a_bucket_is_full_at_first_and_refills_with_time)
     assert_false(abx_policy_meter_enter(m, rule, &who, 20999, &v));
     assert_int_equal(v.retry_after_s, 1);
     assert_true(abx_policy_meter_enter(m, rule, &who, 21000, &v));
-    abx_policy_meter_free(m);
+    abx_policy_meter_unref(m);
     abx_policy_unref(p);
 }
 
@@ -369,7 +369,7 @@ TEST(a_request_refused_for_concurrency_spends_no_token)
     }
     abx_policy_meter_leave(m, rule, &who);
     assert_true(abx_policy_meter_enter(m, rule, &who, 0, &v));
-    abx_policy_meter_free(m);
+    abx_policy_meter_unref(m);
     abx_policy_unref(p);
 }
 
