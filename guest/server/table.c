@@ -19,10 +19,10 @@
 enum { OUTPUT_MAX = 16 << 20, WORDS_MAX = 4096, SHOWN = 300 };
 
 struct run {
+    struct abx__running running;
     struct abx__call *call;
     struct abx__server *server;
     const struct abx__command *command;
-    struct abx_run *run;
     struct abx_buf out[2]; /* stdout, stderr */
     bool is_truncated;
 };
@@ -136,7 +136,8 @@ static void answer(struct abx__call *c, const struct run *r, const struct abx_ru
 
 static void free_run(struct run *r)
 {
-    abx_run_close(r->run);
+    abx_run_close(r->running.run);
+    abx_list_remove(&r->running.node);
     r->server->commands->table_running--;
     abx_buf_done(&r->out[0]);
     abx_buf_done(&r->out[1]);
@@ -196,7 +197,7 @@ static void begin(struct abx__call *c, struct run *r, const struct plan *p)
                                 .cwd = p->cwd,
                                 .timeout_ms = p->deadline_ms,
                                 .stdin_fd = input};
-    if (abx__exec_start(c, &spec, &run_ops, r, &r->run, &err) < 0) {
+    if (abx__exec_start(c, &spec, &run_ops, r, &r->running.run, &err) < 0) {
         free_run(r);
         if (err.sys)
             abx__call_fail_errno(c, err.sys, p->argv[0]);
@@ -221,6 +222,7 @@ static void start(struct abx__job *j)
     r->server = c->server;
     r->command = p->command;
     r->server->commands->table_running++;
+    abx_list_push(&r->server->shells, &r->running.node); /* no program of /shell: not counted */
     abx_buf_init(&r->out[0], OUTPUT_MAX);
     abx_buf_init(&r->out[1], OUTPUT_MAX);
     begin(c, r, p);
