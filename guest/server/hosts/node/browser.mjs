@@ -168,7 +168,8 @@ async function launch() {
             ? await lib.api.launch({ ...options, chromiumSandbox: !config.in_sandbox, proxy: { server: proxy, bypass: '<-loopback>' }, args })
             : await lib.api.launch({ ...options, pipe: true, args: [...args, `--proxy-server=${proxy}`] });
     } catch (e) {
-        const why = /(No usable sandbox|Failed to move to new namespace|Operation not permitted|FATAL:[^\n]*)/.exec(e.message)?.[0];
+        const said = /No usable sandbox[^\n]*|Failed to move to new namespace[^\n]*/.exec(e.message) ?? /(?:\[err\]|Failed to launch[^\n]*\n)\s*([^\n]+)/.exec(e.message);
+        const why = (said?.[1] ?? said?.[0])?.slice(0, 300);
         throw new Missing(`Chromium does not start: ${why ?? e.message.split('\n')[0]}`);
     }
     started.on('disconnected', () => {
