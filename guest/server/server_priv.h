@@ -205,6 +205,9 @@ struct abx__call {
 void abx__server_on_request(struct abx_http_req *req);
 /** The body of an answer to a request that could not be read. */
 void abx__server_on_refusal(void *user, int status, const char *message, struct abx_buf *out);
+/** Security S20, origin.c: false: answered. */
+bool abx__call_check_host(struct abx__call *c);
+bool abx__call_check_origin(struct abx__call *c);
 /** Whether a policy given in code agrees too. */
 bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v);
 /** Ends calls whose body has stopped coming; every few seconds. */
