@@ -228,7 +228,6 @@ static int compile(struct views *v, const struct abx_policy_view *view, const ch
                                     .bind = ports_of(&view->bind),
                                     .no_udp = view->no_udp,
                                     .no_unix = view->no_unix,
-                                    .nested_pty = c->nested_pty,
                                     .keeps_privileges = view->is_privileged};
     set_limits(c, &spec);
     return abx_confine_new(&spec, ret, err);

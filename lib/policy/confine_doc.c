@@ -101,6 +101,9 @@ static void read_names(struct abx__load *l, const struct abx_json_node *n, const
 static void read_users(struct abx__load *l, const struct abx_json_node *n)
 {
     read_names(l, n, "a list of users", &l->policy->confine.users);
+    if (l->policy->confine.users.count > 0)
+        abx__mistake(l, n,
+                     "not_built: processes run as the server's own user; leave the list empty");
 }
 
 static void read_hosts(struct abx__load *l, const struct abx_json_node *n)

@@ -51,7 +51,6 @@ struct abx_confine_spec {
     size_t root_count, more_root_count;
     struct abx_confine_ports connect, bind; /* with ABX_CONFINE_NETWORK */
     bool no_udp, no_unix;
-    bool nested_pty; /* terminals of its own: /dev/pts is in the roots */
     bool keeps_privileges; /* sudo works: no no_new_privs, no seccomp, capabilities stay */
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX]; /* core is always 0 */
     size_t limit_count;
