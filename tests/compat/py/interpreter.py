@@ -151,6 +151,18 @@ def connect():
 
 
 @check
+def the_service_comes_back():
+    """Killed, it is back by itself, with new contexts; what is asked meanwhile waits for it."""
+    old = [c.id for c in sandbox.list_code_contexts()]
+    sandbox.commands.run("kill -9 $(pgrep -x interpreter)", user="root")
+    equal(sandbox.run_code("x").error.value, "name 'x' is not defined")
+    new = [c.id for c in sandbox.list_code_contexts()]
+    claim(not set(old) & set(new), (old, new))
+    health = sandbox.commands.run("curl -s http://127.0.0.1:49999/health || true")
+    equal(health.stdout, '"OK"')
+
+
+@check
 def asynchronous():
     async def go():
         made = await AsyncSandbox.create(TEMPLATE)
