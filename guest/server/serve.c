@@ -156,7 +156,6 @@ static void stop(struct abx__server *s)
     abx__helpers_stop(s);
     abx__watch_stop(s);
     abx__processes_stop(s);
-    abx__code_contexts_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -222,7 +221,6 @@ static void on_sweep(struct abx_timer *t)
     abx__calls_sweep(t->owner);
     abx__processes_sweep(t->owner);
     abx__terminals_sweep(t->owner);
-    abx__code_contexts_sweep(t->owner);
 }
 
 /* ---- the start ---- */
@@ -432,7 +430,6 @@ static int prepare(struct abx__server *s)
         return -1;
     abx_list_init(&s->started);
     abx_list_init(&s->terminals);
-    abx_list_init(&s->code_contexts);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif
@@ -504,13 +501,15 @@ static const struct abx__option options[] = {
     ROW("--python-path", TEXT, python_path, "DIR", "search path of Python command hosts"),
     {0}};
 
-static int64_t pty_port_of_environment(void)
+/* A variable names the port as the option does; one that is no number counts as unset. */
+static void read_pty_port_of_environment(struct abx__serve_options *o)
 {
     const char *text = getenv("ABX_PTY_PORT");
     int64_t port;
-    if (text && abx_parse_i64(abx_str(text), &port) == 0)
-        return port;
-    return ABX_PORT_SERVER_PTY;
+    if (text && abx_parse_i64(abx_str(text), &port) == 0) {
+        o->pty_port = port;
+        o->has_pty_port = true;
+    }
 }
 
 const struct abx__option *abx__serve_rows(void)
@@ -553,7 +552,8 @@ int abx__serve_main(int argc, char **argv)
     struct abx__server *s = &server;
     *s = (struct abx__server){.http_fd = -1, .pty_fd = -1};
     s->o = (struct abx__serve_options){
-        .host = "0.0.0.0", .port = ABX_PORT_SERVER, .pty_port = pty_port_of_environment()};
+        .host = "0.0.0.0", .port = ABX_PORT_SERVER, .pty_port = ABX_PORT_SERVER_PTY};
+    read_pty_port_of_environment(&s->o);
     int rc = abx__options_read(options, argc, argv, &s->o);
     if (rc == ABX__OPTIONS_OK)
         rc = use_log_form(s->o.log);
