@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 GUARD_SECONDS = 60
 rows = []
 
@@ -50,8 +51,8 @@ def on_alarm(_number, _frame):
     raise AssertionError(f"hung for {GUARD_SECONDS} s")
 
 
-def run_all():
-    """Runs all checks, or those named in ABX_ONLY (comma-separated), and ends the process."""
+def run_all(at_end=lambda: None):
+    """Runs all checks, or those named in ABX_ONLY (comma-separated), then @at_end, and ends the process."""
     only = [n for n in os.environ.get("ABX_ONLY", "").split(",") if n]
     passed = failed = 0
     signal.signal(signal.SIGALRM, on_alarm)
@@ -67,10 +68,12 @@ def run_all():
             print(f"ok {name} ({(time.monotonic() - began) * 1000:.0f} ms)", flush=True)
         except Exception as error:  # whatever it is, it is this check's failure
             failed += 1
-            where = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.endswith("sdk.py")]
-            line = f" (line {where[-1].lineno})" if where else ""
+            where = [f for f in traceback.extract_tb(error.__traceback__)
+                     if os.path.dirname(f.filename) == HERE and not f.filename.endswith(("checks.py", "driver.py"))]
+            line = f" ({os.path.basename(where[-1].filename)}:{where[-1].lineno})" if where else ""
             print(f"not ok {name}: {type(error).__name__}: {str(error)[:600]}{line}", flush=True)
         finally:
             signal.alarm(0)
+    at_end()
     print(f"{passed} passed, {failed} failed", flush=True)
     os._exit(1 if failed or not passed else 0)  # a thread of the SDK may still sit in a stream
