@@ -173,9 +173,11 @@ def look_at_processes():
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             executable = os.readlink(f"/proc/{pid}/exe")
-            seen.append((pid, executable, {k: os.readlink(f"/proc/{pid}/ns/{k}") for k in os.listdir(f"/proc/{pid}/ns")}))
+            spaces = {k: os.readlink(f"/proc/{pid}/ns/{k}") for k in os.listdir(f"/proc/{pid}/ns")}
         except OSError:
             continue
+        if "pid" in spaces:  # one that is just dying has none any more
+            seen.append((pid, executable, spaces))
     foreign = {spaces["pid"] for pid, executable, spaces in seen if "/.fce2b/" in executable and not is_ours(pid, executable)}
     namespaces, processes = set(), set()
     for pid, executable, spaces in seen:
