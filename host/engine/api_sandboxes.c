@@ -2,6 +2,7 @@
  * (control-plane 3, decisions "Wire facts"). Loop thread. */
 #include "host/engine/api_priv.h"
 #include "host/engine/list_priv.h"
+#include "host/engine/metrics_priv.h"
 
 #include "lib/base/log.h"
 #include "lib/base/time.h"
@@ -281,6 +282,13 @@ static void sandbox_info(struct abx__call *c)
     abx__api_answer_buf(c, 200, &b, NULL);
 }
 
+static void sandbox_metrics(struct abx__call *c)
+{
+    struct abx__sandbox *sb = named_sandbox(c);
+    if (sb)
+        abx__metrics_get(c, sb);
+}
+
 static void on_killed(struct abx__wait *w, struct abx__sandbox *sb, const struct abx_error *err)
 {
     struct abx__call *c = ABX_CONTAINER_OF(w, struct abx__call, wait);
@@ -408,8 +416,8 @@ static void sandbox_refresh(struct abx__call *c)
 #define NO_NETWORK                                                                                 \
     "sandboxes of this engine have their own loopback only: there is no egress to set"
 #define NO_METRICS                                                                                 \
-    "metrics are not built into this engine yet: run `cat /proc/meminfo /proc/stat` in the "       \
-    "sandbox"
+    "metrics of several sandboxes at once are not built into this engine: ask each by "            \
+    "/sandboxes/{id}/metrics"
 #define NO_LOGS                                                                                    \
     "logs are not built into this engine yet: read a command's output with commands.connect"
 
@@ -418,6 +426,7 @@ const struct abx__route abx__sandbox_routes[] = {
     {"POST", "/sandboxes", sandboxes_create},
     {"GET", "/sandboxes", abx__list_v1},
     {"GET", "/sandboxes/{id}", sandbox_info},
+    {"GET", "/sandboxes/{id}/metrics", sandbox_metrics},
     {"DELETE", "/sandboxes/{id}", sandbox_kill},
     {"POST", "/sandboxes/{id}/connect", sandbox_connect},
     {"POST", "/sandboxes/{id}/resume", sandbox_resume},
@@ -426,6 +435,7 @@ const struct abx__route abx__sandbox_routes[] = {
     {"POST", "/v2/sandboxes", sandboxes_create, true},
     {"GET", "/v2/sandboxes", abx__list_v2, true},
     {"GET", "/v2/sandboxes/{id}", sandbox_info, true},
+    {"GET", "/v2/sandboxes/{id}/metrics", sandbox_metrics, true},
     {"DELETE", "/v2/sandboxes/{id}", sandbox_kill, true},
     {"POST", "/v2/sandboxes/{id}/connect", sandbox_connect, true},
     {"POST", "/v2/sandboxes/{id}/timeout", sandbox_timeout, true},
@@ -438,8 +448,6 @@ const struct abx__route abx__sandbox_routes[] = {
     NO("POST", "/v2/sandboxes/{id}/snapshots", NO_FORK),
     NO("PUT", "/sandboxes/{id}/network", NO_NETWORK),
     NO("PUT", "/v2/sandboxes/{id}/network", NO_NETWORK),
-    NO("GET", "/sandboxes/{id}/metrics", NO_METRICS),
-    NO("GET", "/v2/sandboxes/{id}/metrics", NO_METRICS),
     NO("GET", "/sandboxes/metrics", NO_METRICS),
     NO("GET", "/sandboxes/{id}/logs", NO_LOGS),
     NO("GET", "/v2/sandboxes/{id}/logs", NO_LOGS),

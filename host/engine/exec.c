@@ -275,7 +275,7 @@ static void on_fetch_body(struct abx_http_call *c, const char *data, size_t len)
     if (!abx_buf_failed(&f->body))
         return;
     abx_http_call_cancel(ABX_TAKE(f->call));
-    abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "the file has more than %zu bytes", f->body.max);
+    abx_err_set(&err, ABX_RESOURCE_EXHAUSTED, "the answer has more than %zu bytes", f->body.max);
     fetched(f, &err);
 }
 
@@ -301,22 +301,29 @@ static const struct abx_http_call_ops fetch_ops = {.on_head = on_fetch_head,
                                                    .on_end = on_fetch_end,
                                                    .on_error = on_fetch_error};
 
-int abx__fetch_start(struct abx__fetch *f, struct abx__sandbox *sb, const char *path,
-                     size_t max_bytes, struct abx_error *err)
+int abx__fetch_get(struct abx__fetch *f, struct abx__sandbox *sb, const char *target,
+                   size_t max_bytes, struct abx_error *err)
 {
-    ABX_AUTO_BUF target = {.max = HEAD_MAX};
     ABX_AUTO_BUF head = {.max = HEAD_MAX};
-    abx_buf_put_c(&target, "/files?username=root&path=");
-    abx_url_encode(&target, abx_str(path), "/");
-    if (!abx_buf_failed(&target))
-        write_head(&head, sb, "GET", target.ptr);
+    write_head(&head, sb, "GET", target);
     abx_http_write_end(&head);
-    if (abx_buf_failed(&target) || abx_buf_failed(&head))
+    if (abx_buf_failed(&head))
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "the path is too long");
     abx_buf_init(&f->body, max_bytes);
     f->status = 0;
     struct outgoing o = {sb, &fetch_ops, f, abx_buf_str(&head), {0}};
     return send_call(&o, &f->call, err);
+}
+
+int abx__fetch_start(struct abx__fetch *f, struct abx__sandbox *sb, const char *path,
+                     size_t max_bytes, struct abx_error *err)
+{
+    ABX_AUTO_BUF target = {.max = HEAD_MAX};
+    abx_buf_put_c(&target, "/files?username=root&path=");
+    abx_url_encode(&target, abx_str(path), "/");
+    if (abx_buf_failed(&target))
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "the path is too long");
+    return abx__fetch_get(f, sb, target.ptr, max_bytes, err);
 }
 
 void abx__fetch_done(struct abx__fetch *f)

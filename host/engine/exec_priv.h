@@ -35,7 +35,7 @@ int abx__exec_start(struct abx__exec *x, const struct abx__exec_spec *spec, stru
 /** Lets go of it: no callback any more; the command itself runs on. Also ends an ended one. */
 void abx__exec_done(struct abx__exec *x);
 
-/* Reads one small file of a sandbox. */
+/* Reads one small file of a sandbox, or another answer of its envd. */
 struct abx__fetch {
     /** @err NOT_FOUND: there is no such file. */
     void (*fn)(struct abx__fetch *f, struct abx_str text, const struct abx_error *err);
@@ -46,4 +46,7 @@ struct abx__fetch {
 };
 int abx__fetch_start(struct abx__fetch *f, struct abx__sandbox *sb, const char *path,
                      size_t max_bytes, struct abx_error *err);
+/** GET of @target, a path of envd's own. */
+int abx__fetch_get(struct abx__fetch *f, struct abx__sandbox *sb, const char *target,
+                   size_t max_bytes, struct abx_error *err);
 void abx__fetch_done(struct abx__fetch *f);

@@ -98,6 +98,7 @@ static void on_timer_closed(void *owner)
     abx__blueprint_free(sb->blueprint);
     abx_buf_done(&sb->detail);
     abx_arena_done(&sb->arena);
+    free(sb->samples);
     free(sb);
 }
 

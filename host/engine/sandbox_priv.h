@@ -18,6 +18,18 @@ const char *abx__state_name(enum abx__state s);
 /** Whether the table allows @from -> @to. */
 bool abx__state_may(enum abx__state from, enum abx__state to);
 
+/* What it used at a moment (metrics.c). */
+enum { ABX__SAMPLES_MAX = 360 };
+struct abx__sample {
+    int64_t at_ns, mem_used, mem_cache, disk_used, disk_total;
+    double cpu_used_pct;
+};
+struct abx__samples {
+    struct abx__sample rows[ABX__SAMPLES_MAX]; /* a ring */
+    uint64_t taken;
+    int64_t last_ms; /* monotonic */
+};
+
 struct abx__sandbox {
     struct abx__engine *engine;
     enum abx__state state; /* set by set_state() only */
@@ -49,8 +61,9 @@ struct abx__sandbox {
     struct abx_error failure; /* what the waiters will hear; code 0: success */
     struct abx_list waiters;  /* struct abx__wait.node */
     uint32_t edge_conns;
-    bool is_recovered; /* counts in engine->starting */
-    bool is_doomed;    /* recovered, to be destroyed */
+    bool is_recovered;            /* counts in engine->starting */
+    bool is_doomed;               /* recovered, to be destroyed */
+    struct abx__samples *samples; /* NULL: nobody has asked */
 };
 
 /* Somebody who waits for the end of a creation or a kill. The owner removes `node` when it goes. */

@@ -83,7 +83,9 @@ static struct kit {
     bool is_start_failing; /* every other ends with 3 after a line */
     struct abx_http_req *starts[8];
     size_t start_count;
-    const char *policy; /* what /files gives; NULL: 404 */
+    const char *policy;  /* what /files gives; NULL: 404 */
+    const char *metrics; /* what /metrics gives; NULL: never an answer */
+    int metrics_count;
     /* the client */
     struct abx_http_parser parser;
     struct abx_buf body;
@@ -234,7 +236,10 @@ static inline void kit_gateway(struct abx_http_req *req)
         req->on_close = kit_on_start_close;
     } else if (abx_str_find(req->query, ABX_STR("server-policy.json")) >= 0) {
         abx_http_answer(req, kit.policy == NULL ? 404 : 200, NULL, abx_str(kit.policy));
-    } else if (abx_str_is(req->path, "/late")) {
+    } else if (abx_str_is(req->path, "/metrics") && kit.metrics) {
+        kit.metrics_count++;
+        abx_http_answer(req, 200, NULL, abx_str(kit.metrics));
+    } else if (abx_str_is(req->path, "/late") || abx_str_is(req->path, "/metrics")) {
         kit.hanging = req;
         req->on_close = kit_on_hang_close;
     } else if (abx_str_is(req->path, "/hang")) {

@@ -368,6 +368,13 @@ check('sandbox_list', async () => {
   assert.deepEqual(one.map((s) => s.sandboxId), [more[1].sandboxId])
   await Promise.all(more.map((s) => s.kill()))
 })
+check('sandbox_metrics', async () => {
+  const [sample] = await sandbox.getMetrics({ start: new Date(Date.now() - 60_000) })
+  const info = await sandbox.getInfo()
+  assert.deepEqual([sample.cpuCount, sample.memTotal], [info.cpuCount, info.memoryMB * 1048576])
+  assert.ok(sample.memUsed > 0 && sample.diskTotal >= sample.diskUsed && sample.cpuUsedPct >= 0)
+  assert.deepEqual(await sandbox.getMetrics({ end: new Date(Date.now() - 3_600_000) }), [])
+})
 check('sandboxes_are_apart', async () => {
   const other = await Sandbox.create(template)
   try {

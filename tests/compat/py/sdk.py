@@ -537,6 +537,16 @@ def sandbox_list():
 
 
 @check
+def sandbox_metrics():
+    now = datetime.datetime.now(datetime.timezone.utc)
+    sample = sandbox.get_metrics(start=now - datetime.timedelta(minutes=1))[0]
+    info = sandbox.get_info()
+    equal((sample.cpu_count, sample.mem_total), (info.cpu_count, info.memory_mb << 20))
+    claim(sample.mem_used > 0 and sample.disk_total >= sample.disk_used and sample.cpu_used_pct >= 0, f"{sample}")
+    equal(sandbox.get_metrics(end=now - datetime.timedelta(hours=1)), [])
+
+
+@check
 def sandboxes_are_apart():
     with Sandbox.create(TEMPLATE) as other:
         other.files.write("/tmp/mine", "x")
