@@ -10,6 +10,8 @@ abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
 abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
 abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)
 abx_add_suite(e2e_cases 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/cases)
+abx_add_suite(e2e_published 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/published)
+abx_add_suite(e2e_proxy 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/proxy)
 abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
 # The published ServerClient against agent-sandbox-server, without an engine.
