@@ -142,12 +142,16 @@ TEST(t20_script_over_128_kib_runs_with_its_arguments)
     snprintf(script + len, sizeof(script) - len, "\nE\necho $0 $1; exit 3\n");
     static const char *const shells[][2] = {
         {"/bin/bash", "-c"}, {"/bin/bash", "-lc"}, {"sh", "-c"}};
+    /* A login shell would read the profile of who runs the tests: it may wait for a lock. */
+    const struct abx_env_pair home[] = {{ABX_STR("HOME"), ABX_STR("/")}};
     for (size_t i = 0; i < ABX_COUNTOF(shells); i++) {
         struct abx_str args[] = {abx_str(shells[i][1]), abx_str(script), ABX_STR("name"),
                                  ABX_STR("one")};
         struct abx_process_spec spec = {.cmd = abx_str(shells[i][0]),
                                         .args = args,
                                         .arg_count = ABX_COUNTOF(args),
+                                        .envs = home,
+                                        .env_count = ABX_COUNTOF(home),
                                         .cwd = ABX_STR("/"),
                                         .user = &self};
         struct watcher w;

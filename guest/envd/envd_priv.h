@@ -111,6 +111,7 @@ void abx__files_get(struct abx_http_req *req);               /* files_get.c */
 void abx__files_post(struct abx_http_req *req);              /* files_post.c */
 void abx__compose_post(struct abx_http_req *req);            /* compose.c */
 void abx__metrics_get(struct abx_http_req *req);             /* metrics.c */
+void abx__terminal_get(struct abx_http_req *req);            /* terminal.c */
 extern const struct abx_rpc_service abx__process_service;    /* rpc_process.c */
 extern const struct abx_rpc_service abx__filesystem_service; /* rpc_files.c */
 

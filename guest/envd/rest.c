@@ -133,6 +133,7 @@ static const struct {
     {"GET", "/health", health_get},
     {"GET", "/envs", envs_get},
     {"GET", "/metrics", abx__metrics_get},
+    {"GET", "/terminal", abx__terminal_get},
     {"POST", "/init", abx__init_post},
     {"GET", "/files", abx__files_get},
     {"POST", "/files", abx__files_post},

@@ -84,6 +84,7 @@ static const struct {
     {"/health", false, ABX_GATEWAY_ENVD},
     {"/metrics", false, ABX_GATEWAY_ENVD},
     {"/envs", false, ABX_GATEWAY_ENVD},
+    {"/terminal", false, ABX_GATEWAY_ENVD},
     {"/files", true, ABX_GATEWAY_ENVD},
     {"/init", false, ABX_GATEWAY_ENVD},
     {"/process.Process/", true, ABX_GATEWAY_ENVD},

@@ -97,6 +97,8 @@ TEST(routes)
         {TCP, "/health", H, ABX_GATEWAY_ENVD, 49983},
         {TCP, "/metrics?x=1", H, ABX_GATEWAY_ENVD, 49983},
         {TCP, "/envs", H, ABX_GATEWAY_ENVD, 49983},
+        {TCP, "/terminal", H, ABX_GATEWAY_ENVD, 49983},
+        {TCP, "/terminal/x", H, ABX_GATEWAY_REFUSE, 404},
         {TCP, "/files?path=/a", H, ABX_GATEWAY_ENVD, 49983},
         {TCP, "/process.Process/Start", H, ABX_GATEWAY_ENVD, 49983},
         {TCP, "/filesystem.Filesystem/Stat", H, ABX_GATEWAY_ENVD, 49983},

@@ -80,16 +80,15 @@ static void create(struct abx_http_req *req, const struct abx__interp_wanted *wa
 {
     struct abx__interp *in = abx__interp_of(req);
     struct abx_error err = {0};
-    enum abx_language_id language;
+    struct abx_context_spec spec = {.cwd = wanted->cwd.len > 0 ? wanted->cwd : abx_str(in->o.cwd)};
     struct creation *x = abx_arena_alloc(req->arena, sizeof(*x));
-    struct abx_str cwd = wanted->cwd.len > 0 ? wanted->cwd : abx_str(in->o.cwd);
     if (x == NULL) {
         abx__interp_answer_text(req, 500, "no memory");
         return;
     }
     x->req = req;
-    if (abx_language_find(wanted->language, &language, &err) < 0 ||
-        abx_context_create(in->contexts, language, cwd, on_made, x, &x->context, &err) < 0) {
+    if (abx_language_find(wanted->language, &spec.language, &err) < 0 ||
+        abx_context_create(in->contexts, &spec, on_made, x, &x->context, &err) < 0) {
         abx__interp_answer_error(req, &err);
         return;
     }

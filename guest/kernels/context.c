@@ -44,8 +44,9 @@ struct abx_context {
     char id[ABX_CONTEXT_ID + 1];
     enum abx_language_id language;
     char *cwd;
-    struct abx_kernel *kernel; /* NULL: none */
-    struct abx_list runs;      /* the first one may be in the kernel */
+    struct abx_context_spec spec; /* its cwd is ours */
+    struct abx_kernel *kernel;    /* NULL: none */
+    struct abx_list runs;         /* the first one may be in the kernel */
     size_t run_count;
     struct abx_execution *current; /* in the kernel; NULL: none */
     uint32_t cells;                /* of this kernel */
@@ -219,7 +220,9 @@ static int start_kernel(struct abx_context *c, struct abx_error *err)
     struct abx_kernel_spec spec = {.language = l,
                                    .program = program,
                                    .cwd = c->cwd,
-                                   .envp = config->envp,
+                                   .envp = c->spec.envp ? c->spec.envp : config->envp,
+                                   .confine = c->spec.confine,
+                                   .umask = c->spec.umask,
                                    .start_ms = config->start_ms};
     return abx_kernel_open(c->all->loop, &spec, &kernel_ops, c, &c->kernel, err);
 }
@@ -404,7 +407,7 @@ static void make_id(char out[ABX_CONTEXT_ID + 1])
              b[15]);
 }
 
-static int new_context(struct abx_contexts *cs, enum abx_language_id language, struct abx_str cwd,
+static int new_context(struct abx_contexts *cs, const struct abx_context_spec *spec,
                        struct abx_context **ret, struct abx_error *err)
 {
     if (cs->count >= ABX_CONTEXTS_MAX)
@@ -412,14 +415,15 @@ static int new_context(struct abx_contexts *cs, enum abx_language_id language, s
                            "there are %d contexts already; remove one first",
                            (int)ABX_CONTEXTS_MAX);
     struct abx_context *c = calloc(1, sizeof(*c));
-    char *copy = abx_str_dup(cwd);
+    char *copy = abx_str_dup(spec->cwd);
     if (c == NULL || copy == NULL) {
         free(c);
         free(copy);
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
     }
     c->all = cs;
-    c->language = language;
+    c->language = spec->language;
+    c->spec = *spec;
     c->cwd = copy;
     make_id(c->id);
     abx_list_init(&c->runs);
@@ -480,12 +484,12 @@ void abx_context_remove(struct abx_context *c)
     abx_timer_close(&c->interrupts, on_context_closed);
 }
 
-int abx_context_create(struct abx_contexts *cs, enum abx_language_id language, struct abx_str cwd,
+int abx_context_create(struct abx_contexts *cs, const struct abx_context_spec *spec,
                        abx_context_made_fn *made, void *arg, struct abx_context **ret,
                        struct abx_error *err)
 {
     struct abx_context *c;
-    if (new_context(cs, language, cwd, &c, err) < 0)
+    if (new_context(cs, spec, &c, err) < 0)
         return -1;
     if (start_kernel(c, err) < 0) {
         abx_context_remove(c);
@@ -500,11 +504,12 @@ int abx_context_create(struct abx_contexts *cs, enum abx_language_id language, s
 struct abx_context *abx_context_default(struct abx_contexts *cs, enum abx_language_id language,
                                         struct abx_error *err)
 {
+    const struct abx_context_spec spec = {.language = language, .cwd = abx_str(cs->config.cwd)};
     char program[ABX_PROGRAM_MAX];
     if (cs->defaults[language] != NULL)
         return cs->defaults[language];
     if (abx_language_program(abx_language(language), cs->config.path, program, err) < 0 ||
-        new_context(cs, language, abx_str(cs->config.cwd), &cs->defaults[language], err) < 0)
+        new_context(cs, &spec, &cs->defaults[language], err) < 0)
         return NULL;
     return cs->defaults[language];
 }
@@ -531,6 +536,11 @@ const char *abx_context_id(const struct abx_context *c)
 const char *abx_context_language(const struct abx_context *c)
 {
     return abx_language(c->language)->name;
+}
+
+enum abx_language_id abx_context_language_id(const struct abx_context *c)
+{
+    return c->language;
 }
 
 const char *abx_context_cwd(const struct abx_context *c)

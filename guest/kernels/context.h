@@ -13,6 +13,7 @@
 
 enum { ABX_CONTEXT_ID = 36, ABX_CONTEXTS_MAX = 64, ABX_CONTEXT_QUEUE_MAX = 64 };
 
+struct abx_confine;
 struct abx_contexts;
 struct abx_context;
 struct abx_execution;
@@ -40,12 +41,21 @@ struct abx_context *abx_context_default(struct abx_contexts *cs, enum abx_langua
 struct abx_context *abx_context_next(const struct abx_contexts *cs, const struct abx_context *c);
 const char *abx_context_id(const struct abx_context *c);
 const char *abx_context_language(const struct abx_context *c);
+enum abx_language_id abx_context_language_id(const struct abx_context *c);
 const char *abx_context_cwd(const struct abx_context *c);
 
 /** @err NULL: its kernel is ready. Otherwise it is gone with this call. */
 typedef void abx_context_made_fn(void *arg, struct abx_context *c, const struct abx_error *err);
+/* What a context is to be; what is pointed to but @cwd must live as long as it. */
+struct abx_context_spec {
+    enum abx_language_id language;
+    struct abx_str cwd;
+    char *const *envp; /* of its kernel; NULL: that of all */
+    const struct abx_confine *confine;
+    uint32_t umask;
+};
 /** Makes a context and starts its kernel; @made tells. @ret is good until then, for _remove(). */
-int abx_context_create(struct abx_contexts *cs, enum abx_language_id language, struct abx_str cwd,
+int abx_context_create(struct abx_contexts *cs, const struct abx_context_spec *spec,
                        abx_context_made_fn *made, void *arg, struct abx_context **ret,
                        struct abx_error *err);
 /** The kernel goes, the context stays; cells get an error. */

@@ -373,6 +373,8 @@ static int start(struct abx_kernel *k, const struct abx_kernel_spec *s, struct a
         .cwd = s->cwd,
         .stdio = {s->language->is_fed ? line : script, out, errors},
         .exec_fd = line,
+        .confine = s->confine,
+        .umask = s->umask,
         .new_session = true,
         .die_with_parent = true,
     };

@@ -7,13 +7,16 @@
 #include "guest/kernels/language.h"
 #include "lib/loop/loop.h"
 
+struct abx_confine;
 struct abx_kernel;
 struct abx_kernel_spec {
     const struct abx_language *language;
     const char *program; /* absolute */
     const char *cwd;
     char *const *envp;
-    uint32_t start_ms; /* 0: 60 s */
+    const struct abx_confine *confine; /* NULL: as free as this process */
+    uint32_t umask;                    /* 0: 022 */
+    uint32_t start_ms;                 /* 0: 60 s */
 };
 struct abx_kernel_ops {
     /** A line for the client (stdout, stderr, result, error), or READY and DONE. */

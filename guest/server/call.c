@@ -580,8 +580,12 @@ static void attach(struct abx__call *c)
 static void begin(struct abx__call *c)
 {
     struct abx_str method = c->req->head->method;
+    if (!abx__call_check_host(c))
+        return;
     if (abx__terminal_is_socket(c))
         attach(c);
+    else if (!abx__call_check_origin(c))
+        return;
     else if (!is_known_method(c, method))
         abx__call_fail(c, 501, "ValueError", "method '%.*s' is not supported",
                        (int)(method.len < 32 ? method.len : 32), method.ptr);

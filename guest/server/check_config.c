@@ -1,6 +1,7 @@
 /* guest/server/check_config.c: the verbs check-config and version: validate, lint, list, explain.
  * Spec: policy.md A18, C6. Exit: 0 valid, 1 invalid, 2 usage or --strict, 3 --explain says no. */
 #include "guest/server/explain.h"
+#include "guest/server/lint_here.h"
 #include "guest/server/policy_source.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/verbs.h"
@@ -29,6 +30,7 @@ struct options {
 /* What the verb works with once the document is loaded. */
 struct check {
     const struct options *o;
+    const struct abx__policy_args *args;
     struct abx__policy_source source;
     struct abx_policy *policy;
     struct abx_report report; /* the warnings */
@@ -548,6 +550,7 @@ static int run(struct check *c)
     if (c->o->explain != NULL)
         return explain(c);
     abx_policy_lint(c->policy, true, &c->report);
+    abx__lint_here(&c->source, c->args, c->policy, &c->report);
     lint_file(c);
     return show(c);
 }
@@ -620,6 +623,7 @@ int abx_server_check_config(int argc, char **argv)
                                           .confine = o.confine,
                                           .no_env = o.no_env,
                                           .any_kernel = !o.kernel};
+    c.args = &args;
     if (abx__policy_source_read(&args, &c.source, &err) < 0) {
         fprintf(stderr, "policy error: %s\n", err.msg);
         abx__policy_source_done(&c.source);

@@ -201,6 +201,7 @@ static int replace(struct abx__server *s, struct abx_policy *next)
     s->policy = next;
     abx__processes_revoke(s, &change);
     abx__terminals_revoke(s, &change);
+    abx__code_contexts_revoke(s, &change);
     cut_calls(s, next);
     abx_policy_unref(change.old);
     return 0;

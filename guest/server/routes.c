@@ -7,10 +7,10 @@
 #include "lib/base/banned.h"
 
 static const struct abx__route *const built[] = {
-    abx__core_routes,        abx__commands_routes, abx__files_routes,      abx__shell_routes,
-    abx__system_routes,      abx__env_routes,      abx__code_routes,       abx__git_routes,
-    abx__git_history_routes, abx__describe_routes, abx__watch_over_routes, abx__mcp_routes,
-    abx__process_routes,     abx__terminal_routes, abx__browser_routes};
+    abx__core_routes,   abx__commands_routes,    abx__files_routes,    abx__shell_routes,
+    abx__system_routes, abx__env_routes,         abx__code_routes,     abx__code_contexts_routes,
+    abx__git_routes,    abx__git_history_routes, abx__describe_routes, abx__watch_over_routes,
+    abx__mcp_routes,    abx__process_routes,     abx__terminal_routes, abx__browser_routes};
 
 const struct abx__route *abx__route_find(struct abx_str id)
 {

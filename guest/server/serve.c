@@ -156,6 +156,7 @@ static void stop(struct abx__server *s)
     abx__helpers_stop(s);
     abx__watch_stop(s);
     abx__processes_stop(s);
+    abx__code_contexts_stop(s);
     if (s->http)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
@@ -221,6 +222,7 @@ static void on_sweep(struct abx_timer *t)
     abx__calls_sweep(t->owner);
     abx__processes_sweep(t->owner);
     abx__terminals_sweep(t->owner);
+    abx__code_contexts_sweep(t->owner);
 }
 
 /* ---- the start ---- */
@@ -430,6 +432,7 @@ static int prepare(struct abx__server *s)
         return -1;
     abx_list_init(&s->started);
     abx_list_init(&s->terminals);
+    abx_list_init(&s->code_contexts);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif

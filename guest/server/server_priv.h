@@ -18,6 +18,7 @@
 
 struct abx_policy_root;
 struct abx_watches;
+struct abx_contexts;
 struct abx__call;
 struct abx__audit_file; /* audit_file.h */
 struct abx__commands;   /* the command hosts: commands.c */
@@ -77,7 +78,9 @@ struct abx__server {
     struct abx_list started;   /* processes.c */
     size_t started_reserved;   /* starts that are being judged */
     struct abx_list terminals; /* terminals.c */
-    struct abx_timer procs_timer; /* of the stop */
+    struct abx_list code_contexts; /* code_contexts.c */
+    struct abx_contexts *kernels;  /* of those; NULL: none yet, or no more */
+    struct abx_timer procs_timer;  /* of the stop */
     struct abx_timer revoke_timer;
     int procs_looks;
     struct abx__throttle throttle;
@@ -127,22 +130,23 @@ struct abx__route {
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
     bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
-extern const struct abx__route abx__core_routes[];        /* core.c */
-extern const struct abx__route abx__files_routes[];       /* files.c */
-extern const struct abx__route abx__shell_routes[];       /* shell.c */
-extern const struct abx__route abx__commands_routes[];    /* commands.c */
-extern const struct abx__route abx__system_routes[];      /* system.c */
-extern const struct abx__route abx__env_routes[];         /* env.c */
-extern const struct abx__route abx__code_routes[];        /* code.c */
-extern const struct abx__route abx__git_routes[];         /* git_state.c */
-extern const struct abx__route abx__git_history_routes[]; /* git_history.c */
-extern const struct abx__route abx__describe_routes[];    /* describe.c */
-extern const struct abx__route abx__watch_over_routes[];  /* watch_over.c */
-extern const struct abx__route abx__mcp_routes[];         /* mcp.c */
-extern const struct abx__route abx__process_routes[];     /* processes.c */
-extern const struct abx__route abx__terminal_routes[];    /* terminals.c */
-extern const struct abx__route abx__browser_routes[];     /* browser.c */
-void abx__shell_stream_post(struct abx__call *c);         /* shell_stream.c */
+extern const struct abx__route abx__core_routes[];          /* core.c */
+extern const struct abx__route abx__files_routes[];         /* files.c */
+extern const struct abx__route abx__shell_routes[];         /* shell.c */
+extern const struct abx__route abx__commands_routes[];      /* commands.c */
+extern const struct abx__route abx__system_routes[];        /* system.c */
+extern const struct abx__route abx__env_routes[];           /* env.c */
+extern const struct abx__route abx__code_routes[];          /* code.c */
+extern const struct abx__route abx__code_contexts_routes[]; /* code_contexts.c */
+extern const struct abx__route abx__git_routes[];           /* git_state.c */
+extern const struct abx__route abx__git_history_routes[];   /* git_history.c */
+extern const struct abx__route abx__describe_routes[];      /* describe.c */
+extern const struct abx__route abx__watch_over_routes[];    /* watch_over.c */
+extern const struct abx__route abx__mcp_routes[];           /* mcp.c */
+extern const struct abx__route abx__process_routes[];       /* processes.c */
+extern const struct abx__route abx__terminal_routes[];      /* terminals.c */
+extern const struct abx__route abx__browser_routes[];       /* browser.c */
+void abx__shell_stream_post(struct abx__call *c);           /* shell_stream.c */
 /** The table of background processes and terminals. */
 int abx__processes_open(struct abx__server *s, struct abx_error *err);
 /** SIGTERM, SIGHUP for terminals; SIGKILL after 1.5 s. The table is gone once they are. */
@@ -156,6 +160,10 @@ void abx__terminals_free(struct abx__server *s);
 void abx__browser_stop(struct abx__server *s);
 /** Whether the server runs in a sandbox of ours, where nobody makes user namespaces (S19, S54). */
 bool abx__browser_is_in_sandbox(void);
+/** Every few seconds: ends contexts that nobody has used for half an hour. */
+void abx__code_contexts_sweep(struct abx__server *s);
+/** Ends all contexts and what runs in them: the server stops. */
+void abx__code_contexts_stop(struct abx__server *s);
 /** Sends SIGTERM to what /shell runs: the server stops. */
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */
@@ -205,6 +213,9 @@ struct abx__call {
 void abx__server_on_request(struct abx_http_req *req);
 /** The body of an answer to a request that could not be read. */
 void abx__server_on_refusal(void *user, int status, const char *message, struct abx_buf *out);
+/** Security S20, origin.c: false: answered. */
+bool abx__call_check_host(struct abx__call *c);
+bool abx__call_check_origin(struct abx__call *c);
 /** Whether a policy given in code agrees too. */
 bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v);
 /** Ends calls whose body has stopped coming; every few seconds. */
@@ -426,5 +437,6 @@ bool abx__owner_is_still(const struct abx__change *c, struct abx_str owner);
  *  then KILL. */
 void abx__processes_revoke(struct abx__server *s, const struct abx__change *c);
 void abx__terminals_revoke(struct abx__server *s, const struct abx__change *c);
+void abx__code_contexts_revoke(struct abx__server *s, const struct abx__change *c);
 /** As after SIGINT. */
 void abx__server_stop(struct abx__server *s);

@@ -1,5 +1,5 @@
-/* lib/policy/endpoints_ours.c: the endpoints that only this server has. Their scopes come from their
- * parents. Spec: server.md 5, policy.md C5. */
+/* lib/policy/endpoints_ours.c: the endpoints that only this server has. Their scopes come from
+ * their parents. Spec: server.md 5, policy.md C5. */
 #include "lib/policy/endpoints.h"
 
 #include "lib/base/assert.h"
@@ -13,6 +13,7 @@
 #define OURS    (ABX_EP_EXTENSION | ABX_EP_YIELDS)
 #define MCP     (ABX_EP_EXTENSION | ABX_EP_EXEC)
 #define GIT     (ABX_EP_EXTENSION | ABX_EP_YIELDS | ABX_EP_PATHS | ABX_EP_EXEC)
+#define CODE    (ABX_EP_EXTENSION | ABX_EP_YIELDS | ABX_EP_EXEC)
 #define FILES   (ABX_EP_EXTENSION | ABX_EP_PATHS)
 
 /* clang-format off */
@@ -27,6 +28,14 @@ static const struct abx_endpoint endpoints[] = {
      "Unpack an archive into a folder", {"files_upload_stream", "files_mkdir"}},
     {"files_grep", "POST", "/files/grep", {NULL}, COMMON | L(MAX_BYTES) | L(MAX_DEPTH) | L(MAX_RESULTS) | L(TIMEOUT_SECONDS), 0, ABX_GROUP_FILE_OPS, FILES, ABX_OP_READ,
      "Find lines by a text or a regular expression", {"files_search", "files_download_stream"}},
+    {"code_contexts_create", "POST", "/code/contexts", {NULL}, COMMON, P(LANGUAGES), ABX_GROUP_DEV_TOOLS, CODE, ABX_OP_READ,
+     "Make a context that keeps its state between pieces of code", {"code_run"}},
+    {"code_contexts_list", "GET", "/code/contexts", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, CODE, ABX_OP_READ,
+     "List the contexts", {"code_run"}},
+    {"code_contexts_run", "POST", "/code/contexts/{id}/run", {NULL}, COMMON | L(MAX_OUTPUT_BYTES) | L(TIMEOUT_SECONDS), P(LANGUAGES), ABX_GROUP_DEV_TOOLS, CODE, ABX_OP_READ,
+     "Run a piece of code in a context", {"code_run"}},
+    {"code_contexts_delete", "DELETE", "/code/contexts/{id}", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, CODE, ABX_OP_READ,
+     "End a context", {"code_run"}},
     {"git_log", "GET", "/git/log", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,
      "List the commits of a repository", {"git_diff"}},
     {"git_show", "GET", "/git/show", {NULL}, COMMON, 0, ABX_GROUP_DEV_TOOLS, GIT, ABX_OP_READ,

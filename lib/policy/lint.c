@@ -21,17 +21,35 @@ bool abx__reaches(const struct abx_policy_rule *r, const struct abx_policy_ident
     return r->enabled && abx_scope_missing(who->scopes, r->scopes).ptr == NULL;
 }
 
+enum { FINDING_TEXT = 512 };
+
+static void find(const struct abx__lint *l, struct abx__finding f, const char *text)
+{
+    f.kind = ABX_FINDING_WARNING;
+    f.at_key = true;
+    abx__report_add(l->report, l->policy->text, &f, "%s", text);
+}
+
 void abx__warn(const struct abx__lint *l, const char *rule, const struct abx_json_node *node,
                const char *fmt, ...)
 {
-    char text[512];
+    char text[FINDING_TEXT];
     va_list ap;
-    struct abx__finding f = {
-        .kind = ABX_FINDING_WARNING, .rule = rule, .node = node, .at_key = true};
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    abx__report_add(l->report, l->policy->text, &f, "%s", text);
+    find(l, (struct abx__finding){.rule = rule, .node = node}, text);
+}
+
+void abx__fault(const struct abx__lint *l, const char *rule, const struct abx_json_node *node,
+                const char *fmt, ...)
+{
+    char text[FINDING_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    find(l, (struct abx__finding){.rule = rule, .node = node, .is_error_level = true}, text);
 }
 
 /* ---- L1 ---- */
@@ -160,6 +178,8 @@ void abx_policy_lint(const struct abx_policy *p, bool pedantic, struct abx_repor
     lint_roots(&l);
     lint_wide_tokens(&l);
     lint_overwrite(&l);
-    if (pedantic)
+    if (pedantic) {
         abx__lint_more(&l);
+        abx__lint_confine(&l);
+    }
 }

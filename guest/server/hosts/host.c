@@ -19,6 +19,7 @@
 
 enum {
     TICK_MS = 50,
+    HEIR_TICKS = 20,
     LINGER_MS = 500, /* from the exit to the end of its socket */
     LOG_BYTES_S = 1 << 20,
 };
@@ -425,10 +426,26 @@ static void overdue(struct abx_host *h, int64_t now)
     }
 }
 
+/* Once a second, until it was said. */
+static void look_for_heirs(struct abx_host *h)
+{
+    if (!h->o.warns_of_heirs || h->has_warned || h->proc == NULL || ++h->ticks % HEIR_TICKS)
+        return;
+    int child = abx__host_heir(abx_host_pid(h));
+    if (child == 0)
+        return;
+    h->has_warned = true;
+    abx_log(ABX_LOG_WARN,
+            "a child of the command host holds its socket and could answer for it: set "
+            "close-on-exec on descriptor 3 name=%s child=%d",
+            h->name, child);
+}
+
 static void on_tick(struct abx_timer *t)
 {
     struct abx_host *h = t->owner;
     int64_t now = abx_time_mono_ms();
+    look_for_heirs(h);
     overdue(h, now);
     abx__host_sweep(h, now);
 }

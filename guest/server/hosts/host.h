@@ -56,6 +56,7 @@ struct abx_host_options {
     size_t archive_len;
     const struct abx_confine *confine; /* counted; NULL: as free as this process */
     int attached_fd; /* a host that runs already; 0 or -1: start one */
+    bool warns_of_heirs; /* says so when its children hold the socket (S33) */
     struct abx_str base_dir, version;
     uint32_t hello_ms, restart_min_ms, restart_max_ms, wait_ms, deaf_ms,
         stop_ms; /* 0: as specified */

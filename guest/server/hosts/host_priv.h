@@ -32,6 +32,8 @@ struct abx_host {
     struct abx_timer timer;
     int archive_fd;
     char why[240];
+    unsigned ticks;
+    bool has_warned; /* of children that hold the socket */
     bool has_stream, has_status, was_killed, was_ready, is_deaf, is_closing, is_failed, is_attached;
     int64_t log_second;
     size_t log_bytes;
@@ -47,6 +49,9 @@ extern const struct abx_host_ops abx__host_no_ops;
 void abx__host_send(struct abx_host *h, const struct abx_buf *line);
 /** Ends a host that broke the protocol or does not answer. */
 void abx__host_kill(struct abx_host *h, const char *why);
+
+/** A child of the process that holds descriptor 3 as it does; 0: none. inherited.c */
+int abx__host_heir(int pid);
 
 /* calls.c */
 void abx__host_take_answer(struct abx_host *h, const struct abx_host_message *m);

@@ -202,6 +202,7 @@ int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a
         .envp = envp,
         .archive = kinds[l->kind].archive,
         .archive_len = (size_t)(kinds[l->kind].archive_end - kinds[l->kind].archive),
+        .warns_of_heirs = l->kind == ABX_HOST_PROGRAM,
         .base_dir = abx_str(l->base_dir),
         .version = abx_str(l->version),
     };
