@@ -16,6 +16,7 @@ abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
 # The published ServerClient against agent-sandbox-server, without an engine.
 abx_add_suite(compat_server 600 e2e ${CMAKE_SOURCE_DIR}/tests/compat/server)
+abx_add_suite(e2e_connect 300 e2e ${CMAKE_SOURCE_DIR}/tests/compat/connect)
 abx_add_suite(e2e_interpreter 900 e2e ${CMAKE_SOURCE_DIR}/tests/compat/interpreter)
 abx_add_suite(e2e_interpreter_image 2700 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/compat/interpreter --image)
 abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cli)
