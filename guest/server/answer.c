@@ -105,6 +105,8 @@ void abx__call_deny(struct abx__call *c, const struct abx_policy_verdict *v)
     abx_json_writer_init(&w, &body);
     abx_policy_verdict_write(&w, v);
     c->audit_code = abx_policy_code_name(v->code);
+    if (v->rule.ptr)
+        c->audit_rule = abx_arena_str(c->req->arena, v->rule);
     abx__call_answer_status(c, abx_policy_code_status(v->code), extra, abx_buf_str(&body));
 }
 

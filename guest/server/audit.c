@@ -33,6 +33,20 @@ static void put_remote(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "remote", text[0] ? text : "unix");
 }
 
+/* The line is written before the last byte of the answer: what still runs then has no exit. */
+static void put_program(struct abx_json_writer *w, const struct abx__ran *ran)
+{
+    if (ran->argv0[0] == '\0')
+        return;
+    abx_json_kv_c(w, "argv0", ran->argv0);
+    abx_json_kv_i64(w, "pid", ran->pid);
+    abx_json_key(w, ABX_STR("exit"));
+    if (ran->has_ended)
+        abx_json_i64(w, ran->exit_code);
+    else
+        abx_json_null(w);
+}
+
 static void put_line(struct abx_buf *out, const struct abx__call *c, const char *code)
 {
     struct abx_json_writer w;
@@ -65,6 +79,9 @@ static void put_line(struct abx_buf *out, const struct abx__call *c, const char 
     abx_json_kv_c(&w, "id", c->id);
     put_remote(&w, c);
     abx_json_kv_str(&w, "path", abx_str_sub(c->path, 0, PATH_SHOWN));
+    if (c->audit_rule.ptr)
+        abx_json_kv_str(&w, "rule", c->audit_rule);
+    put_program(&w, &c->ran);
     abx_json_kv_i64(&w, "ms", abx_time_mono_ms() - c->began_ms);
     abx_json_end_object(&w);
     abx_buf_put_byte(out, '\n');

@@ -379,6 +379,20 @@ static int complete(const struct abx__call *c, const struct abx_run_spec *spec,
     return 0;
 }
 
+static void note_start(struct abx__call *c, const struct abx_run_spec *spec, int64_t pid)
+{
+    struct abx_str word = abx_str(spec->argv[0]);
+    size_t len = word.len < ABX__ARGV0 ? word.len : ABX__ARGV0 - 1;
+    c->ran = (struct abx__ran){.pid = pid};
+    memcpy(c->ran.argv0, word.ptr, len);
+}
+
+void abx__exec_note_end(struct abx__call *c, const struct abx_run_end *end)
+{
+    c->ran.exit_code = end->exit_code;
+    c->ran.has_ended = true;
+}
+
 int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
                     const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
                     struct abx_error *err)
@@ -387,6 +401,8 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
     if (complete(c, spec, &full, err) < 0)
         return -1;
     int rc = abx_run_start(&c->server->loop, &full.spec, ops, owner, ret, err);
+    if (rc == 0)
+        note_start(c, spec, abx_run_pid(*ret));
     free(full.envp);
     return rc;
 }
@@ -410,6 +426,8 @@ int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
     p.program = &full.spec;
     p.deadline_ms = spec->timeout_ms;
     int rc = abx_process_start(c->server->procs, &p, ret, err);
+    if (rc == 0)
+        note_start(c, spec, abx_process_pid(*ret));
     free(full.envp);
     return rc;
 }

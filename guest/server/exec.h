@@ -43,6 +43,8 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
 int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
                    const struct abx_process_spec *process, struct abx_process **ret,
                    struct abx_error *err);
+/** How the program of abx__exec_start() ended, for the audit line of @c. */
+void abx__exec_note_end(struct abx__call *c, const struct abx_run_end *end);
 
 /* A program of a call that is asked to end when the server stops. */
 struct abx__running {

@@ -57,6 +57,7 @@ static void on_end(struct abx_run *r, const struct abx_run_end *end)
                                         .is_out_cut = h->is_cut[0],
                                         .is_errs_cut = h->is_cut[1],
                                         .is_output_open = end->is_output_open};
+    abx__exec_note_end(c, end);
     c->on_close = NULL; /* the next one may be started from within done */
     if (abx_buf_failed(&h->out[0]) || abx_buf_failed(&h->out[1]))
         abx__call_fail(c, 500, "MemoryError", "the output does not fit into memory");

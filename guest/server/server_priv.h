@@ -58,6 +58,15 @@ struct abx__custom {
     bool is_regex; /* spec.path is a Python pattern: its host says which paths are its own */
 };
 
+enum { ABX__ARGV0 = 256 };
+/* The program that a call started last, for its audit line (policy.md C4). */
+struct abx__ran {
+    char argv0[ABX__ARGV0]; /* cut; empty: none was started */
+    int64_t pid;
+    int exit_code; /* -N: ended by signal N */
+    bool has_ended;
+};
+
 struct abx__server {
     struct abx__serve_options o;
     struct abx_loop loop;
@@ -203,6 +212,8 @@ struct abx__call {
     struct abx_str audit_paths[ABX__AUDIT_PATHS];
     size_t audit_path_count;
     const char *audit_code;
+    struct abx_str audit_rule; /* that refused; in the request's arena */
+    struct abx__ran ran;       /* exec.c */
     char id[24];              /* X-Request-Id */
     int64_t began_ms, fed_ms; /* monotonic: the head came, the last bytes of the body came */
     uint64_t body_limit;

@@ -89,6 +89,7 @@ static void on_end(struct abx_run *r, const struct abx_run_end *end)
     struct shell *s = abx_run_owner(r);
     struct abx__call *c = s->call;
     ABX_AUTO_BUF body;
+    abx__exec_note_end(c, end);
     abx_buf_init(&body, s->max * 12 + 4096); /* a control byte becomes six */
     if (abx_buf_failed(&s->out[0]) || abx_buf_failed(&s->out[1]))
         body.failed = true;

@@ -194,6 +194,7 @@ static void on_end(struct abx_run *r, const struct abx_run_end *end)
         stream_free(s);
         return;
     }
+    abx__exec_note_end(s->call, end);
     abx_buf_init(&out, EVENTS_MAX);
     for (int i = 0; i < STREAMS; i++)
         if (s->line[i].len)

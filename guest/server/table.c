@@ -164,6 +164,7 @@ static bool on_data(struct abx_run *run, enum abx_output kind, struct abx_str da
 static void on_end(struct abx_run *run, const struct abx_run_end *end)
 {
     struct run *r = abx_run_owner(run);
+    abx__exec_note_end(r->call, end);
     answer(r->call, r, end);
 }
 
