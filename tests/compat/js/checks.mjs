@@ -54,7 +54,7 @@ export async function runAll() {
       console.log(`ok ${name} (${Date.now() - began} ms)`)
     } catch (error) {
       failed++
-      const where = error.stack?.split('\n').find((l) => l.includes('sdk.mjs'))?.trim() ?? ''
+      const where = error.stack?.split('\n').find((l) => /(sdk|git|errors)\.mjs/.test(l))?.trim() ?? ''
       console.log(`not ok ${name}: ${error.constructor.name}: ${error.message.slice(0, 600)} ${where}`)
     }
   }

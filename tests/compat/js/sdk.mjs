@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { pathToFileURL } from 'node:url'
 import { check, isCheck, refused, runAll, until } from './checks.mjs'
+import { addErrors } from './errors.mjs'
+import { addGit } from './git.mjs'
 
 const sdk = await import(pathToFileURL(process.argv[2]))
 const { Sandbox, CommandExitError, NotFoundError, FileNotFoundError, SandboxNotFoundError } = sdk
@@ -125,6 +127,20 @@ check('stdin', async () => {
   await sandbox.commands.closeStdin(command.pid)
   const result = await command.wait()
   assert.equal(result.stdout, 'line one\nline two\n')
+})
+check('stdin_of_a_handle', async () => {
+  const command = await run('cat; echo bad >&2; exit 3', { background: true, stdin: true })
+  assert.equal(command.exitCode, undefined)
+  if (command.sendStdin) { // newer ones have it on the handle too
+    await command.sendStdin('word\n')
+    await command.closeStdin()
+  } else {
+    await sandbox.commands.sendStdin(command.pid, 'word\n')
+    await sandbox.commands.closeStdin(command.pid)
+  }
+  await refused(command.wait(), CommandExitError)
+  assert.deepEqual([command.exitCode, command.stdout, command.stderr], [3, 'word\n', 'bad\n'])
+  assert.match(command.error, /exit status 3/)
 })
 check('stdin_is_null_by_default', async () => assert.equal(await output('wc -c'), '0'))
 
@@ -313,20 +329,47 @@ const methods = {
     remove: ['files_remove'], exists: ['files_exists'], getInfo: ['files_info'],
     watchDir: ['files_watch', 'files_watch_recursive_with_entries', 'files_watch_ends'] },
   commands: { list: ['background_connect_kill'], run: ['run'], connect: ['background_connect_kill'],
-    kill: ['background_connect_kill'], sendStdin: ['stdin'], closeStdin: ['stdin'], start: null },
+    kill: ['background_connect_kill'], sendStdin: ['stdin'], closeStdin: ['stdin'], start: null, supportsStdinClose: null },
   pty: { create: ['pty'], connect: ['pty_connect_and_kill'], sendInput: ['pty'], resize: ['pty'],
     kill: ['pty_connect_and_kill'] },
 }
-check('every_method_has_a_check', () => {
-  for (const [part, known] of Object.entries(methods)) {
-    const own = Object.getOwnPropertyNames(Object.getPrototypeOf(sandbox[part]))
-    const there = own.filter((name) => typeof sandbox[part][name] === 'function' && name !== 'constructor')
-    assert.ok(there.length >= 5, `${part} has methods`)
+const sandboxMethods = {
+  isRunning: ['sandbox_is_running'], uploadUrl: ['urls'], downloadUrl: ['urls'], getInfo: ['sandbox_info'], kill: ['sandbox_kill'],
+  setTimeout: ['sandbox_set_timeout'], connect: ['sandbox_connect'], getHost: ['sandbox_addresses'], getMcpUrl: ['sandbox_addresses'],
+  getMcpToken: ['sandbox_addresses'], pause: ['what_is_not_built_says_so'], betaPause: ['what_is_not_built_says_so'],
+  createSnapshot: ['what_is_not_built_says_so'], listSnapshots: ['what_is_not_built_says_so'], fork: ['what_is_not_built_says_so'],
+  updateNetwork: ['what_is_not_built_says_so'], getMetrics: ['what_is_not_built_says_so'], resolveApiOpts: null, fileUrl: null,
+}
+const handleMethods = {
+  wait: ['stdin_of_a_handle'], kill: ['background_connect_kill'], disconnect: ['background_survives_disconnect'],
+  sendStdin: ['stdin_of_a_handle'], closeStdin: ['stdin_of_a_handle'], exitCode: ['stdin_of_a_handle'], error: ['stdin_of_a_handle'],
+  stderr: ['stdin_of_a_handle'], stdout: ['stdin_of_a_handle'], flushDecoders: null, iterateEvents: null, handleEvents: null,
+}
+const watchMethods = { stop: ['files_watch'], iterateEvents: null, handleEvents: null }
+
+check('sandbox_addresses', async () => {
+  assert.equal(sandbox.getHost(8080), `8080-${sandbox.sandboxId}.${process.env.E2B_DOMAIN}`)
+  assert.match(sandbox.getMcpUrl(), new RegExp(`://\\d+-${sandbox.sandboxId}\\.`))
+  await run('mkdir -p /etc/mcp-gateway && printf token > /etc/mcp-gateway/.token', { user: 'root' })
+  assert.equal(await sandbox.getMcpToken(), 'token')
+})
+const gitMethods = addGit(sdk, () => sandbox)
+addErrors(sdk, () => sandbox)
+check('every_method_has_a_check', async () => {
+  const command = await run('sleep 300', { background: true })
+  const watch = await sandbox.files.watchDir('/tmp', () => {})
+  const parts = [['files', sandbox.files, methods.files], ['commands', sandbox.commands, methods.commands], ['pty', sandbox.pty, methods.pty],
+    ['git', sandbox.git, gitMethods], ['sandbox', sandbox, sandboxMethods], ['handle', command, handleMethods], ['watch', watch, watchMethods]]
+  for (const [part, object, known] of parts) {
+    const there = Object.getOwnPropertyNames(Object.getPrototypeOf(object)).filter((name) => name !== 'constructor')
+    assert.ok(there.length >= 2, `${part} has methods`)
     const without = there.filter((name) => !(name in known))
     assert.deepEqual(without, [], `${part}: methods without a check`)
     const missing = Object.values(known).flat().filter((name) => name && !isCheck(name))
     assert.deepEqual(missing, [], `${part}: checks that do not exist`)
   }
+  await watch.stop()
+  await command.kill()
 })
 
 check('sandbox_info', async () => {

@@ -8,12 +8,17 @@ import os
 import sys
 import threading
 import time
+import urllib.parse
+import urllib.request
 
+import sdk_async
 from checks import check, claim, equal, refused, run_all, until
 from e2b import (AsyncSandbox, AuthenticationException, CommandExitException, InvalidArgumentException,
                  NotFoundException, PtySize, Sandbox, SandboxException, SandboxNotFoundException, SandboxQuery,
                  SandboxState, TimeoutException)
 from e2b.exceptions import FileNotFoundException
+from sdk_errors import add_errors
+from sdk_git import add_git
 
 TEMPLATE = sys.argv[1] if len(sys.argv) > 1 else "host"
 RUN = f"run{os.getpid()}-{time.time_ns()}"
@@ -455,6 +460,42 @@ def pty_stream_input():
     claim(b"one-42" in b"".join(seen), "the shell got all parts")
 
 
+@check
+def stdin_of_a_handle():
+    command = run("cat; echo bad >&2; exit 3", background=True, stdin=True)
+    command.send_stdin("word\n")
+    command.close_stdin()
+    error = refused(command.wait, CommandExitException)
+    equal((error.exit_code, error.stdout, error.stderr), (3, "word\n", "bad\n"))
+
+
+@check
+def sandbox_addresses():
+    equal(sandbox.get_host(8080), f"8080-{sandbox.sandbox_id}.{os.environ['E2B_DOMAIN']}")
+    claim(f"-{sandbox.sandbox_id}." in sandbox.get_mcp_url(), sandbox.get_mcp_url())
+    run("mkdir -p /etc/mcp-gateway && printf token > /etc/mcp-gateway/.token", user="root")
+    equal(sandbox.get_mcp_token(), "token")
+
+
+@check
+def urls():
+    sandbox.files.write("signed.txt", "by url")
+    claim("signature=" in sandbox.upload_url("signed.txt"), "signed")
+    url = urllib.parse.urlsplit(sandbox.download_url("signed.txt", use_signature_expiration=60))
+    headers = {"E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49983"}
+    request = urllib.request.Request(f"{os.environ['E2B_SANDBOX_URL']}{url.path}?{url.query}", headers=headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    equal(opener.open(request, timeout=20).read(), b"by url")
+
+
+@check
+def async_methods():
+    sdk_async.drive_all(sandbox.sandbox_id)
+
+
+GIT = add_git(lambda: sandbox)
+what_is_not_built_says_so = add_errors(lambda: sandbox, TEMPLATE)
+
 # Which checks drive which public method that talks to envd.
 METHODS = {
     "files": {"exists": files_exists, "get_info": files_info, "list": files_list, "make_dir": files_make_dir,
@@ -465,15 +506,6 @@ METHODS = {
     "pty": {"connect": pty_connect_and_kill, "create": pty, "kill": pty_connect_and_kill, "resize": pty,
             "send_stdin": pty, "stream_input": pty_stream_input},
 }
-
-
-@check
-def every_method_has_a_check():
-    for part, known in METHODS.items():
-        there = [n for n in dir(getattr(sandbox, part)) if not n.startswith("_")]
-        there = [n for n in there if callable(getattr(getattr(sandbox, part), n))]
-        claim(len(there) >= 5, f"{part} has methods")
-        equal([n for n in there if n not in known], [])
 
 
 @check
@@ -581,6 +613,29 @@ def kill_in_mid_stream():
 
 
 @check
+def sandbox_delete_snapshot():
+    equal(Sandbox.delete_snapshot("nosuch"), False)
+
+
+def compare(what, thing, known):
+    there = [n for n in dir(thing) if not n.startswith("_")]
+    claim(len(there) >= 2, f"{what} has methods")
+    equal([n for n in there if n not in known], [])
+
+
+@check
+def every_method_has_a_check():
+    command, watch = run("sleep 300", background=True), sandbox.files.watch_dir("/tmp")
+    for part, known in {**METHODS, "git": GIT}.items():
+        compare(part, getattr(sandbox, part), known)
+    compare("handle", command, HANDLE)
+    compare("watch", watch, WATCH)
+    compare("sandbox", sandbox, SANDBOX)
+    watch.stop()
+    command.kill()
+
+
+@check
 def sandbox_kill():
     equal(sandbox.kill(), True)
     equal(sandbox.is_running(), False)
@@ -591,5 +646,18 @@ def sandbox_kill():
     refused(lambda: run("true"), SandboxException)
     equal(every(SandboxQuery(metadata={"run": RUN})), [])
 
+
+# The rest of what a sandbox gives; None: an attribute, nothing is asked.
+HANDLE = {"wait": run_exit_code, "kill": background_connect_kill, "disconnect": background_survives_disconnect,
+          "send_stdin": stdin_of_a_handle, "close_stdin": stdin_of_a_handle, "pid": None}
+WATCH = {"get_new_events": files_watch_polling, "stop": files_watch_polling}
+SANDBOX = {
+    "create": create, "connect": sandbox_connect, "get_info": sandbox_info, "is_running": sandbox_is_running, "kill": sandbox_kill,
+    "list": sandbox_list, "set_timeout": sandbox_set_timeout, "upload_url": urls, "download_url": urls, "get_host": sandbox_addresses,
+    "get_mcp_url": sandbox_addresses, "get_mcp_token": sandbox_addresses, "delete_snapshot": sandbox_delete_snapshot,
+    **dict.fromkeys(("pause", "beta_pause", "create_snapshot", "fork", "get_metrics", "list_snapshots", "update_network"), what_is_not_built_says_so),
+    **dict.fromkeys(("commands", "files", "pty", "git", "connection_config", "sandbox_id", "sandbox_domain", "traffic_access_token", "envd_api_url",
+                     "envd_direct_url", "mcp_port", "default_mcp_template", "default_sandbox_timeout", "default_template")),
+}
 
 run_all()
