@@ -89,7 +89,7 @@ TEST(mistakes_have_their_place)
         const char *text, *finding;
     } rows[] = {
         {"", "1:1 the document is no mapping"},
-        {"a: b\rc: d\n", "1:1 a carriage return"},
+        {"a: b\rc: d\n", "1:5 a carriage return"},
         {"[1]", "1:1 the document is no mapping"},
         {"name: x\nprovides: {}\n", "1:1 spec_version is missing"},
         {"spec_version: 4\nname: x\nprovides: {}\n", "1:15 spec_version is the integer 5"},

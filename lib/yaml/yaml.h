@@ -1,5 +1,6 @@
-/* lib/yaml/yaml.h: a YAML document as a tree with places, of the part of YAML that all readers agree on:
- * one document, no anchors, aliases or tags, no plain words that are booleans to some only. Pure. */
+/* lib/yaml/yaml.h: a YAML document as a tree with places, of the part of YAML that all readers
+ * agree on: one document, no anchors, aliases or tags, no plain words that are booleans to some
+ * only. Pure. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/base/buf.h"
@@ -41,5 +42,7 @@ const char *abx_yaml_type_name(enum abx_yaml_type type);
 const struct abx_yaml *abx_yaml_get(const struct abx_yaml *map, const char *key);
 /** The node at a JSON pointer; when it is absent, the nearest one above it. */
 const struct abx_yaml *abx_yaml_at(const struct abx_yaml *root, struct abx_str pointer);
+/** The entries of a map by the bytes of their keys; the caller frees. NULL: no memory. */
+const struct abx_yaml **abx_yaml_sorted(const struct abx_yaml *map);
 /** As JSON: keys in byte order, no blanks. */
 void abx_yaml_to_json(const struct abx_yaml *node, struct abx_buf *out);
