@@ -50,6 +50,7 @@ abx_add_suite(server_clients 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/cli
 abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)
 # The published server and ours side by side.
 abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)
+abx_add_suite(oracle_server_fast 300 once ${CMAKE_SOURCE_DIR}/tests/oracle/run --fast)
 
 # The published cases of user commands, through the server and its Python command host.
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
