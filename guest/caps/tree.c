@@ -21,21 +21,42 @@
 
 enum { DEPTH_MAX = 1000 };
 
+/* Not in every <linux/magic.h>. */
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
+
 /* File systems that the kernel makes up: their files say and do what no file does. */
 static const int64_t kernel_magics[] = {
     PROC_SUPER_MAGIC, SYSFS_MAGIC,   CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, DEVPTS_SUPER_MAGIC,
     DEBUGFS_MAGIC,    TRACEFS_MAGIC, SECURITYFS_MAGIC,   BPF_FS_MAGIC,        SELINUX_MAGIC,
 };
 
-static bool is_kernels_own(int fd)
+/* File systems whose inodes, once in memory, are read without waiting for anybody. */
+static const int64_t local_magics[] = {EXT4_SUPER_MAGIC,  XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
+                                       TMPFS_MAGIC,       F2FS_SUPER_MAGIC, SQUASHFS_MAGIC,
+                                       OVERLAYFS_SUPER_MAGIC};
+
+static bool is_on(int fd, const int64_t *magics, size_t count)
 {
     struct statfs fs;
     if (fstatfs(fd, &fs) < 0)
         return false;
-    for (size_t i = 0; i < ABX_COUNTOF(kernel_magics); i++)
-        if ((int64_t)fs.f_type == kernel_magics[i])
+    for (size_t i = 0; i < count; i++)
+        if ((int64_t)fs.f_type == magics[i])
             return true;
     return false;
+}
+
+static bool is_kernels_own(int fd)
+{
+    return is_on(fd, kernel_magics, ABX_COUNTOF(kernel_magics));
+}
+
+bool abx__tree_is_plain(const char *path)
+{
+    ABX_AUTO_FD fd = abx__tree_open_at(AT_FDCWD, path, O_PATH, 0);
+    return fd >= 0;
 }
 
 int abx__tree_open_at(int dir_fd, const char *path, int flags, mode_t mode)
@@ -85,6 +106,20 @@ int abx_tree_stat(struct abx_str path, struct stat *ret)
         return fd;
     int rc = is_top ? fstat(fd, ret) : fstatat(fd, name, ret, AT_SYMLINK_NOFOLLOW);
     return rc < 0 ? -errno : 0;
+}
+
+int abx_tree_stat_cached(struct abx_str path, struct stat *ret)
+{
+    char name[PATH_MAX];
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC,
+                           .resolve =
+                               RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
+    if (abx_str_to_c(path, name, sizeof(name)) < 0)
+        return -EAGAIN;
+    ABX_AUTO_FD fd = (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
+    bool is_known = fd >= 0 && is_on(fd, local_magics, ABX_COUNTOF(local_magics)) &&
+                    fstat(fd, ret) == 0;
+    return is_known ? 0 : -EAGAIN;
 }
 
 int abx_tree_read_link(struct abx_str path, char *out, size_t cap)

@@ -1,7 +1,7 @@
 /* guest/caps/tree.h: files by resolved paths: an open that meets a link on the way fails, so what
  * is opened is what was judged (security S17). Protocol-free.
  *
- * All of these block: they run on the loop's pool. System leaf: >= 0 or -errno. Paths are absolute
+ * All of these but abx_tree_stat_cached() block: they run on the loop's pool. System leaf: >= 0 or -errno. Paths are absolute
  * and normalised. -EXDEV: the object lies on a file system of the kernel's own (proc, sysfs,
  * cgroup...), which is never served. */
 #pragma once
@@ -20,6 +20,9 @@ int abx_tree_resolve(struct abx_str path, bool keep_last, struct abx_buf *out);
 int abx_tree_open(struct abx_str path, int flags, mode_t mode);
 /** Of the object itself, also of a link when it is the last component. */
 int abx_tree_stat(struct abx_str path, struct stat *ret);
+/** As abx_tree_stat(), on any thread: it never blocks. Only what the kernel has in memory, on a local
+ * file system, at a path without any link; everything else is -EAGAIN. */
+int abx_tree_stat_cached(struct abx_str path, struct stat *ret);
 /** What the link @path says, without a terminator: the length. -EINVAL: it is no link. */
 int abx_tree_read_link(struct abx_str path, char *out, size_t cap);
 /** Makes @path and its parents (0777 less the umask). 1: it was there. -EEXIST: it is no folder;

@@ -252,6 +252,28 @@ TEST(a_file_is_replaced_whole_and_keeps_its_mode)
     rig_close(&r);
 }
 
+TEST(what_is_in_memory_is_told_at_once)
+{
+    struct rig r;
+    struct stat st;
+    rig_open(&r);
+    assert_int_equal(abx_tree_mkdirs(path(&r, "dir")), 0);
+    make_file(&r, "dir/f", "four", 0640);
+    assert_int_equal(symlink("f", path(&r, "dir/link").ptr), 0);
+    assert_int_equal(symlink("dir", path(&r, "in").ptr), 0);
+    assert_int_equal(abx_tree_stat(path(&r, "dir/f"), &st), 0);
+    assert_int_equal(abx_tree_stat_cached(path(&r, "dir/f"), &st), 0);
+    assert_int_equal(st.st_size, 4);
+    assert_int_equal(st.st_mode, S_IFREG | 0640);
+    assert_int_equal(abx_tree_stat_cached(path(&r, "dir"), &st), 0);
+    assert_true(S_ISDIR(st.st_mode));
+    static const char *const others[] = {"dir/link", "in/f", "in", "none", "dir/f/x"};
+    for (size_t i = 0; i < ABX_COUNTOF(others); i++)
+        assert_int_equal(abx_tree_stat_cached(path(&r, others[i]), &st), -EAGAIN);
+    assert_int_equal(abx_tree_stat_cached(ABX_STR("/proc/self/stat"), &st), -EAGAIN);
+    rig_close(&r);
+}
+
 TEST(what_is_no_file_is_not_written)
 {
     struct rig r;

@@ -8,11 +8,8 @@
 
 #include "lib/base/time.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -21,16 +18,9 @@ enum { LINE_MAX_BYTES = 32768, PATH_SHOWN = 512 };
 
 static void put_remote(struct abx_json_writer *w, const struct abx__call *c)
 {
-    struct sockaddr_storage a;
-    socklen_t len = sizeof(a);
-    char text[INET6_ADDRSTRLEN] = "";
-    if (getpeername(abx_http_peer_fd(c->req), (struct sockaddr *)&a, &len) < 0)
-        return;
-    if (a.ss_family == AF_INET)
-        inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, text, sizeof(text));
-    else if (a.ss_family == AF_INET6)
-        inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, text, sizeof(text));
-    abx_json_kv_c(w, "remote", text[0] ? text : "unix");
+    struct abx_str peer = abx_http_peer(c->req);
+    if (peer.len)
+        abx_json_kv_str(w, "remote", peer);
 }
 
 /* The line is written before the last byte of the answer: what still runs then has no exit. */
@@ -95,7 +85,7 @@ static void write_line(struct abx__server *s, struct abx_str line)
         return;
     }
     struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT) ||
+    if ((!s->is_error_file && (poll(&p, 1, 0) != 1 || !(p.revents & POLLOUT))) ||
         write(STDERR_FILENO, line.ptr, line.len) != (ssize_t)line.len)
         s->audit_lost++;
 }

@@ -77,6 +77,24 @@ int abx__bounds_init(struct abx__bounds *b, const struct abx_policy *policy,
     return 0;
 }
 
+bool abx__bounds_init_plain(struct abx__bounds *b, const struct abx_policy *policy,
+                            const struct abx_policy_rule *rule, struct abx_arena *a)
+{
+    struct abx_str root, other, head, tail;
+    *b = (struct abx__bounds){.policy = policy, .rule = rule, .arena = a, .is_plain = true};
+    for (size_t i = 0; i < rule->paths.deny.count; i++)
+        if (abx_policy_deny_head(rule->paths.deny.items[i], &head, &tail))
+            return false;
+    if (!abx_policy_root_at(policy, rule, 0, &root) || abx_policy_root_at(policy, rule, 1, &other))
+        return false;
+    b->roots = abx_arena_array(a, 1, sizeof(*b->roots));
+    if (b->roots == NULL)
+        return false;
+    b->root_count = 1;
+    b->roots[0].given = b->roots[0].real = normalise(a, root);
+    return b->roots[0].given.ptr != NULL;
+}
+
 static struct abx_policy_path_facts facts_of(const struct abx__bounds *b, struct abx_str lexical,
                                              struct abx_str resolved)
 {
@@ -94,7 +112,9 @@ bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *
     abx_buf_init(&lexical, PATH_BYTES);
     if (!abx_policy_path_lexical(b->rule, ask->path, b->roots[0].real, &lexical, v))
         return false;
-    struct abx_str resolved = resolve(b->arena, abx_buf_str(&lexical), ask->keep_last);
+    struct abx_str resolved = b->is_plain
+                                  ? abx_arena_str(b->arena, abx_buf_str(&lexical))
+                                  : resolve(b->arena, abx_buf_str(&lexical), ask->keep_last);
     if (resolved.ptr == NULL)
         return abx_policy_deny(v, ABX_POLICY_INVALID_PATH, "the path can not be resolved");
     struct abx_policy_path_facts facts = facts_of(b, abx_buf_str(&lexical), resolved);

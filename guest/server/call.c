@@ -131,9 +131,8 @@ static void serve(struct abx__call *c)
         c->custom->serve(c, c->custom->arg);
         return;
     }
-    const struct abx__route *route = abx__route_find(c->rule->id);
-    if (route)
-        route->serve(c);
+    if (c->route)
+        c->route->serve(c);
     else if (c->rule->group == ABX_GROUP_AGENTS)
         deny_agents(c);
     else
@@ -180,8 +179,7 @@ static const struct abx_json_limits body_limits = {
 
 static const char *long_field(const struct abx__call *c)
 {
-    const struct abx__route *route = c->custom ? NULL : abx__route_find(c->rule->id);
-    return route ? route->long_field : NULL;
+    return c->route ? c->route->long_field : NULL;
 }
 
 /* The long member aside: the parser sees a marker in its place, which nobody can guess. */
@@ -298,8 +296,7 @@ static uint64_t default_limit(const struct abx__call *c)
 static void read_body(struct abx__call *c)
 {
     const struct abx_http_head *head = c->req->head;
-    const struct abx__route *route = c->custom ? NULL : abx__route_find(c->rule->id);
-    if (!takes_body(c) || (route && route->takes_bytes)) {
+    if (!takes_body(c) || (c->route && c->route->takes_bytes)) {
         serve(c);
         return;
     }
@@ -427,24 +424,28 @@ static bool is_offered(const struct abx__call *c, const struct abx_endpoint *e)
     return (e->flags & ABX_EP_VIRTUAL) == 0;
 }
 
-static bool find_in(struct abx__call *c, const struct abx_endpoint *all, size_t count, bool yields)
+static bool is_place(struct abx__call *c, const struct abx__place *p)
 {
-    for (size_t i = 0; i < count; i++)
-        if (is_offered(c, &all[i]) && !(all[i].flags & ABX_EP_YIELDS) == !yields &&
-            matches(c, abx_str(all[i].path)) && is_method(c, abx_str(all[i].method))) {
-            c->rule = abx_policy_rule(c->policy, abx_str(all[i].id));
-            return c->rule != NULL;
-        }
-    return false;
+    return p->literal <= c->path.len && memcmp(p->path.ptr, c->path.ptr, p->literal) == 0 &&
+           is_offered(c, p->endpoint) && matches(c, p->path);
 }
 
 /* Of the table. @yields: those that a custom route goes before (S31). */
 static bool find_endpoint(struct abx__call *c, bool yields)
 {
-    size_t count, ours_count;
-    const struct abx_endpoint *all = abx_endpoints(&count),
-                              *ours = abx_endpoint_extensions(&ours_count);
-    return find_in(c, all, count, yields) || find_in(c, ours, ours_count, yields);
+    size_t count, rule_count;
+    const struct abx__place *places = abx__places(&count);
+    const struct abx_policy_rule *rules = abx_policy_rules(c->policy, &rule_count);
+    ABX_ASSERT(count <= rule_count);
+    for (size_t i = 0; i < count; i++)
+        if (!(places[i].endpoint->flags & ABX_EP_YIELDS) == !yields && is_place(c, &places[i]) &&
+            is_method(c, places[i].method)) {
+            ABX_ASSERT(rules[i].endpoint == places[i].endpoint);
+            c->rule = &rules[i];
+            c->route = places[i].route;
+            return true;
+        }
+    return false;
 }
 
 static bool is_path_of(struct abx__call *c, const struct abx__custom *custom)
@@ -490,22 +491,14 @@ static bool is_known_method(const struct abx__call *c, struct abx_str method)
     return false;
 }
 
-static void put_methods(struct abx__call *c, struct abx_buf *allow, const struct abx_endpoint *all,
-                        size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (is_offered(c, &all[i]) && matches(c, abx_str(all[i].path)))
-            add_method(allow, abx_str(all[i].method));
-}
-
 /* The methods that the path would take. */
 static void put_allowed(struct abx__call *c, struct abx_buf *allow)
 {
-    size_t count, ours_count;
-    const struct abx_endpoint *all = abx_endpoints(&count),
-                              *ours = abx_endpoint_extensions(&ours_count);
-    put_methods(c, allow, all, count);
-    put_methods(c, allow, ours, ours_count);
+    size_t count;
+    const struct abx__place *places = abx__places(&count);
+    for (size_t i = 0; i < count; i++)
+        if (is_place(c, &places[i]))
+            add_method(allow, places[i].method);
     for (size_t i = 0; i < c->server->custom_count; i++)
         if (!c->server->custom[i].is_regex && is_path_of(c, &c->server->custom[i]))
             add_method(allow, c->server->custom[i].spec.method);

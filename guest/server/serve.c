@@ -335,6 +335,8 @@ static int rebind(struct abx__server *s)
 static int open_audit(struct abx__server *s, struct abx_error *err)
 {
     const struct abx_policy_confine *c = abx_policy_confinement(s->policy);
+    struct stat st;
+    s->is_error_file = fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode);
     struct abx__audit_file_spec spec = {
         .path = c->audit.file, .max_bytes = c->audit.max_bytes, .keep = c->audit.keep};
     return spec.path.ptr ? abx__audit_file_open(&spec, &s->audit_file, err) : 0;

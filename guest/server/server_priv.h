@@ -94,6 +94,7 @@ struct abx__server {
     int procs_looks;
     struct abx__throttle throttle;
     uint64_t audit_lost;                /* lines that were not taken */
+    bool is_error_file;                 /* standard error is a file: it takes lines at once */
     struct abx__audit_file *audit_file; /* NULL: standard error */
     struct abx__audit_log *audit_log;   /* the latest lines: audit_log.c */
     struct abx__counters *counters;     /* of calls: watch_over.c */
@@ -177,8 +178,14 @@ void abx__code_contexts_stop(struct abx__server *s);
 void abx__shells_stop(struct abx__server *s);
 /** Ends every /files/watch with its closing event: the server stops. */
 void abx__watch_stop(struct abx__server *s);
-/** The handler of @id, or NULL: not built, answered with 501. */
-const struct abx__route *abx__route_find(struct abx_str id);
+/** Where an endpoint is found, in the order of abx_policy_rules(). */
+struct abx__place {
+    const struct abx_endpoint *endpoint;
+    const struct abx__route *route; /* NULL: not built, answered with 501 */
+    struct abx_str path, method;
+    size_t literal; /* bytes of the path before its first {name} */
+};
+const struct abx__place *abx__places(size_t *ret_count);
 
 /* ---- a call (call.c) ---- */
 
@@ -189,6 +196,7 @@ struct abx__call {
     struct abx_policy_meter *meter;     /* of the same policy; counted */
     const struct abx_policy_rule *rule; /* the endpoint: scopes, limits, params, paths */
     const struct abx__custom *custom;   /* NULL: a published endpoint */
+    const struct abx__route *route;     /* NULL: a custom one, or not built */
     struct abx_policy_identity who;
     struct abx_str path;                      /* normalised: no query, no trailing slashes */
     struct abx__pair query[ABX__QUERY_MAX];   /* decoded; empty values are absent */
@@ -311,10 +319,16 @@ struct abx__bounds {
     struct abx_policy_root *roots;
     size_t root_count;
     struct abx_str *resolved_deny; /* as in struct abx_policy_path_facts */
+    bool is_plain;                 /* of abx__bounds_init_plain() */
 };
 /** Blocks. 0, or -1 without memory. The policy must outlive it. */
 int abx__bounds_init(struct abx__bounds *b, const struct abx_policy *policy,
                      const struct abx_policy_rule *rule, struct abx_arena *a);
+/** The same without blocking, where one root and no deny pattern has to be looked at: what is judged
+ * with it is taken to hold no link. The verdict is good only if the object is then found without
+ * meeting one (abx_tree_stat_cached()); else, and when this is false, judge on the pool. */
+bool abx__bounds_init_plain(struct abx__bounds *b, const struct abx_policy *policy,
+                            const struct abx_policy_rule *rule, struct abx_arena *a);
 struct abx__path_ask {
     struct abx_str path; /* as given */
     enum abx_path_op op;

@@ -5,6 +5,8 @@
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 
+#include <arpa/inet.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "lib/base/banned.h"
@@ -232,6 +234,26 @@ void abx_http_abort(struct abx_http_req *req)
 int abx_http_peer_fd(const struct abx_http_req *req)
 {
     return abx_stream_fd(&req->conn->stream);
+}
+
+struct abx_str abx_http_peer(const struct abx_http_req *req)
+{
+    struct abx_http_conn *c = req->conn;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a = {0};
+    socklen_t len = sizeof(a);
+    if (c->peer[0] || getpeername(abx_http_peer_fd(req), &a.any, &len) < 0)
+        return abx_str(c->peer);
+    if (a.any.sa_family == AF_INET)
+        inet_ntop(AF_INET, &a.v4.sin_addr, c->peer, sizeof(c->peer));
+    else if (a.any.sa_family == AF_INET6)
+        inet_ntop(AF_INET6, &a.v6.sin6_addr, c->peer, sizeof(c->peer));
+    else
+        memcpy(c->peer, "unix", sizeof("unix"));
+    return abx_str(c->peer);
 }
 
 void abx_http_pause_body(struct abx_http_req *req)

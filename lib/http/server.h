@@ -87,6 +87,8 @@ void abx_http_end(struct abx_http_req *req);
 void abx_http_abort(struct abx_http_req *req);
 /** The connection's descriptor, borrowed: for getpeername(). */
 int abx_http_peer_fd(const struct abx_http_req *req);
+/** The peer's address as a text, "unix" for a local socket; empty when it is gone. */
+struct abx_str abx_http_peer(const struct abx_http_req *req);
 /** Stops and restarts reading of the request's body (the peer blocks). */
 void abx_http_pause_body(struct abx_http_req *req);
 void abx_http_resume_body(struct abx_http_req *req);

@@ -2,6 +2,8 @@
 #pragma once
 #include "lib/http/server.h"
 
+#include <netinet/in.h>
+
 enum abx__http_in {
     ABX__IN_HEAD, /* between requests, or a head is coming */
     ABX__IN_BODY,
@@ -28,6 +30,7 @@ struct abx_http_conn {
     struct abx_defer later;
     uint64_t deadline_ms; /* loop time; 0: none */
     uint64_t body_left;   /* of a declared answer */
+    char peer[INET6_ADDRSTRLEN]; /* asked for once; empty: not yet, or it is gone */
     size_t discarded;     /* bytes of the body that nobody wanted */
     enum abx__http_in in;
     enum abx__http_out out_state;
