@@ -1,6 +1,13 @@
 # What command hosts bring along in the binary: the shim of Node and the program that loads shared objects.
-# abx_blob(LIB NAME FILE): FILE as abx_blob_NAME .. abx_blob_NAME_end in LIB.
-function(abx_blob lib name file)
+add_executable(abx-gen-packed guest/server/hosts/pack/gen.c)
+target_link_libraries(abx-gen-packed PRIVATE abx_lib_base z)
+set_target_properties(abx-gen-packed PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tools)
+
+# abx_packed_blob(LIB NAME FILE): FILE, packed (guest/server/hosts/unpack.h), as abx_blob_NAME .. abx_blob_NAME_end
+# in LIB.
+function(abx_packed_blob lib name plain)
+  set(file ${CMAKE_BINARY_DIR}/gen/${name}.packed)
+  add_custom_command(OUTPUT ${file} COMMAND abx-gen-packed ${plain} ${file} DEPENDS abx-gen-packed ${plain} VERBATIM)
   set(source ${CMAKE_BINARY_DIR}/gen/blob-${name}.S)
   file(WRITE ${source} "
 .section .rodata
@@ -24,10 +31,10 @@ endfunction()
 set(abx_node ${CMAKE_SOURCE_DIR}/guest/server/hosts/node)
 set(abx_node_host ${CMAKE_BINARY_DIR}/gen/node-host.mjs)
 abx_joined(${abx_node_host} ${abx_node}/shim.mjs ${abx_node}/files.mjs)
-abx_blob(abx_guest_server_hosts node ${abx_node_host})
+abx_packed_blob(abx_guest_server_hosts node ${abx_node_host})
 set(abx_browser_host ${CMAKE_BINARY_DIR}/gen/browser-host.mjs)
 abx_joined(${abx_browser_host} ${abx_node}/shim.mjs ${abx_node}/browser.mjs)
-abx_blob(abx_guest_server_hosts browser ${abx_browser_host})
+abx_packed_blob(abx_guest_server_hosts browser ${abx_browser_host})
 
 # Dynamic in every preset, and without sanitizers: it loads what users compile. Its symbols are the API of
 # include/abx/commands.h.
@@ -42,4 +49,4 @@ add_custom_command(OUTPUT ${abx_native_host}
     -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include ${abx_native_sources} -o ${abx_native_host}
   DEPENDS ${abx_native_sources} ${CMAKE_SOURCE_DIR}/include/abx/commands.h
     ${CMAKE_SOURCE_DIR}/lib/json/scan.h ${CMAKE_SOURCE_DIR}/guest/server/hosts/text.h VERBATIM)
-abx_blob(abx_guest_server_hosts native ${abx_native_host})
+abx_packed_blob(abx_guest_server_hosts native ${abx_native_host})

@@ -1,5 +1,6 @@
 /* guest/server/hosts/host.c: a command host from its start to its end. Loop thread. */
 #include "guest/server/hosts/host_priv.h"
+#include "guest/server/hosts/unpack.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
@@ -349,9 +350,14 @@ static int make_archive(struct abx_host *h, const struct abx_host_options *o, st
     h->archive_fd = memfd_create("abx-host", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (h->archive_fd < 0)
         return abx_err_sys(err, -errno, "memfd");
-    int r = abx_fd_write_all(h->archive_fd, o->archive, o->archive_len);
-    if (r < 0)
-        return abx_err_sys(err, r, "memfd");
+    if (o->is_packed) {
+        if (abx__host_unpack(h->archive_fd, o->archive, o->archive_len, err) < 0)
+            return -1;
+    } else {
+        int r = abx_fd_write_all(h->archive_fd, o->archive, o->archive_len);
+        if (r < 0)
+            return abx_err_sys(err, r, "memfd");
+    }
     if (fcntl(h->archive_fd, F_ADD_SEALS,
               F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
         return abx_err_sys(err, -errno, "memfd seals");

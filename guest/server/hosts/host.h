@@ -54,6 +54,7 @@ struct abx_host_options {
     char *const *envp;   /* ABX_HOST_FD is added */
     const void *archive; /* becomes its standard input; NULL: none */
     size_t archive_len;
+    bool is_packed; /* the archive, as unpack.h has it */
     const struct abx_confine *confine; /* counted; NULL: as free as this process */
     int attached_fd; /* a host that runs already; 0 or -1: start one */
     bool warns_of_heirs; /* says so when its children hold the socket (S33) */

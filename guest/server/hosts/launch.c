@@ -158,13 +158,14 @@ static const char *add_program(struct line *out, const struct abx_host_launch *l
 static const struct {
     const char *(*add)(struct line *out, const struct abx_host_launch *l);
     const char *archive, *archive_end;
+    bool is_packed; /* a zip is so itself, and Python reads it */
 } kinds[] = {
-    [ABX_HOST_PYTHON] = {add_python, abx_blob_python, abx_blob_python_end},
-    [ABX_HOST_NODE] = {add_node, abx_blob_node, abx_blob_node_end},
-    [ABX_HOST_NATIVE] = {add_native, abx_blob_native, abx_blob_native_end},
-    [ABX_HOST_TABLE] = {NULL, NULL, NULL},
-    [ABX_HOST_PROGRAM] = {add_program, NULL, NULL},
-    [ABX_HOST_BROWSER] = {add_node, abx_blob_browser, abx_blob_browser_end},
+    [ABX_HOST_PYTHON] = {add_python, abx_blob_python, abx_blob_python_end, false},
+    [ABX_HOST_NODE] = {add_node, abx_blob_node, abx_blob_node_end, true},
+    [ABX_HOST_NATIVE] = {add_native, abx_blob_native, abx_blob_native_end, true},
+    [ABX_HOST_TABLE] = {NULL, NULL, NULL, false},
+    [ABX_HOST_PROGRAM] = {add_program, NULL, NULL, false},
+    [ABX_HOST_BROWSER] = {add_node, abx_blob_browser, abx_blob_browser_end, true},
 };
 _Static_assert(ABX_COUNTOF(kinds) == ABX_HOST__KINDS, "one row per kind");
 
@@ -202,6 +203,7 @@ int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a
         .envp = envp,
         .archive = kinds[l->kind].archive,
         .archive_len = (size_t)(kinds[l->kind].archive_end - kinds[l->kind].archive),
+        .is_packed = kinds[l->kind].is_packed,
         .warns_of_heirs = l->kind == ABX_HOST_PROGRAM,
         .base_dir = abx_str(l->base_dir),
         .version = abx_str(l->version),
