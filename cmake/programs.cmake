@@ -11,6 +11,7 @@ function(abx_add_guest)
     target_link_options(abx-guest PRIVATE -static-pie -Wl,-z,relro,-z,now $<$<CONFIG:Release>:-s>
       -Wl,--gc-sections,-z,pack-relative-relocs,-T,${CMAKE_SOURCE_DIR}/cmake/no-unwind.ld)
     set_target_properties(abx-guest PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/no-unwind.ld)
+    target_compile_definitions(guest_program_test PRIVATE ABX_GUEST_BYTES_MAX=2621440) # 2.5 MiB
     add_executable(abx-guest-host ALIAS abx-guest)
     return()
   endif()

@@ -493,3 +493,17 @@ TEST(wrong_arguments_are_said)
     expect("entrypoint");
     assert_int_equal(run_program((char *[]){name, NULL}), 2);
 }
+
+#ifdef ABX_GUEST_BYTES_MAX /* where it is linked as it is shipped */
+TEST(the_program_is_as_small_as_promised)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    snprintf(path, sizeof(path), "%s/bin/abx-guest", build_dir());
+    assert_int_equal(stat(path, &st), 0);
+    print_message("abx-guest: %lld bytes of %d\n", (long long)st.st_size, ABX_GUEST_BYTES_MAX);
+    if (st.st_size > ABX_GUEST_BYTES_MAX)
+        fail_msg("abx-guest has %lld bytes, more than %d; `size -A`, or -Wl,-Map, tells what grew",
+                 (long long)st.st_size, ABX_GUEST_BYTES_MAX);
+}
+#endif
