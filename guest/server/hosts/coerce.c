@@ -137,14 +137,14 @@ static bool integer_of_text(struct abx_str text, struct abx_buf *out)
     return true;
 }
 
-/* @number follows JSON's grammar. */
+/* @number follows JSON's grammar. Too large: an infinity. */
 static bool double_of(struct abx_str number, double *ret)
 {
     char text[NUMBER_MAX + 1];
     if (abx_str_to_c(number, text, sizeof(text)) < 0)
         return false;
     *ret = strtod(text, NULL);
-    return isfinite(*ret);
+    return true;
 }
 
 static bool is_number(struct abx_str raw)
@@ -172,24 +172,51 @@ static bool to_integer(struct abx_str raw, struct abx_str text, struct abx_buf *
         put_integer(out, is_negative, abx_str_sub(raw, is_negative, raw.len));
         return true;
     }
-    if (!double_of(raw, &d))
+    if (!double_of(raw, &d) || !isfinite(d))
         return false;
     d = trunc(d);
     abx_buf_putf(out, "%.0f", d == 0 ? 0.0 : d); /* no minus before a zero */
     return true;
 }
 
-/* What Python's float() reads, but inf and nan: JSON has no word for them. */
+/* JSON has no number for what is not finite: the host gets its text. */
+static void put_double(struct abx_buf *out, double d)
+{
+    struct abx_json_writer w;
+    abx_json_writer_init(&w, out);
+    if (isnan(d))
+        abx_json_str(&w, ABX_STR("nan"));
+    else if (isinf(d))
+        abx_json_str(&w, d < 0 ? ABX_STR("-inf") : ABX_STR("inf"));
+    else
+        abx_json_f64(&w, d);
+}
+
+static bool word_of_text(struct abx_str s, bool is_negative, double *ret)
+{
+    if (abx_str_is_nocase(s, "nan"))
+        *ret = (double)NAN;
+    else if (abx_str_is_nocase(s, "inf") || abx_str_is_nocase(s, "infinity"))
+        *ret = is_negative ? -HUGE_VAL : HUGE_VAL;
+    else
+        return false;
+    return true;
+}
+
+/* What Python's float() reads. */
 static bool float_of_text(struct abx_str text, struct abx_buf *out)
 {
     ABX_AUTO_BUF plain;
     struct abx_str s = trimmed(text);
-    struct abx_json_writer w;
     double d;
     abx_buf_init(&plain, NUMBER_MAX);
     if (s.len > 0 && (s.ptr[0] == '-' || s.ptr[0] == '+')) {
         abx_buf_put_byte(&plain, s.ptr[0]);
         s = abx_str_sub(s, 1, s.len);
+    }
+    if (word_of_text(s, plain.len > 0 && plain.ptr[0] == '-', &d)) {
+        put_double(out, d);
+        return true;
     }
     bool has_digits = take_digits(&s, &plain);
     if (s.len > 0 && s.ptr[0] == '.') {
@@ -208,8 +235,7 @@ static bool float_of_text(struct abx_str text, struct abx_buf *out)
     }
     if (!has_digits || s.len > 0 || abx_buf_failed(&plain) || !double_of(abx_buf_str(&plain), &d))
         return false;
-    abx_json_writer_init(&w, out);
-    abx_json_f64(&w, d);
+    put_double(out, d);
     return true;
 }
 
@@ -224,7 +250,10 @@ static bool to_float(struct abx_str raw, struct abx_str text, struct abx_buf *ou
     }
     if (!is_number(raw) || !double_of(raw, &d))
         return false;
-    abx_buf_put_str(out, raw);
+    if (isfinite(d))
+        abx_buf_put_str(out, raw);
+    else
+        put_double(out, d);
     return true;
 }
 

@@ -313,8 +313,18 @@ function checkedHeaders(given, contentType) {
     return out;
 }
 
+// Numbers that JSON lacks come as their text.
+const UNWRITTEN = { nan: NaN, inf: Infinity, '-inf': -Infinity };
+
+function numbered(row, args) {
+    for (const { name, type } of row.args)
+        if (type === 'float' && Object.hasOwn(args, name) && Object.hasOwn(UNWRITTEN, args[name]))
+            args[name] = UNWRITTEN[args[name]];
+    return args;
+}
+
 async function runCommand(call, entry, message) {
-    const value = await entry.fn(message.args ?? {}, contextOf(message, call));
+    const value = await entry.fn(numbered(entry.row, message.args ?? {}), contextOf(message, call));
     const items = iteratorOf(value);
     if (items === null)
         call.finish(`{"op":"result","id":${call.id},"value":${encoded(value)}}`);
