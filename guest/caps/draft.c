@@ -16,8 +16,8 @@
 
 #include "lib/base/banned.h"
 
-enum { HASH_BYTES = 12, COPY_BYTES = 1 << 20 };
-_Static_assert(sizeof(".abx-part-") + 2 * HASH_BYTES <= ABX_DRAFT_NAME, "the name of a part fits");
+enum { HASH_BYTES = ABX_DRAFT_HEX / 2, COPY_BYTES = 1 << 20 };
+_Static_assert(sizeof(ABX_DRAFT_PREFIX) + 2 * HASH_BYTES <= ABX_DRAFT_NAME, "the name of a part fits");
 
 static int look_at_old(struct abx_draft *d)
 {
@@ -47,7 +47,7 @@ static void name_part(struct abx_draft *d, struct abx_str owner)
     crypto_generichash_update(&state, (const unsigned char *)owner.ptr, owner.len);
     crypto_generichash_final(&state, hash, sizeof(hash));
     abx_hex_encode(hash, HASH_BYTES, hex);
-    snprintf(d->beside, sizeof(d->beside), ".abx-part-%s", hex);
+    snprintf(d->beside, sizeof(d->beside), ABX_DRAFT_PREFIX "%s", hex);
 }
 
 /* Ours alone: the users of a sandbox may have put anything under this name. */

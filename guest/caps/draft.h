@@ -6,8 +6,10 @@
 #include "guest/caps/tree.h"
 
 #include <limits.h>
+#include <stdatomic.h>
 
-enum { ABX_DRAFT_NAME = 40 };
+enum { ABX_DRAFT_NAME = 40, ABX_DRAFT_HEX = 24 };
+#define ABX_DRAFT_PREFIX ".abx-part-" /* then ABX_DRAFT_HEX digits: a part */
 
 struct abx_draft {
     int dir_fd, fd;
@@ -37,3 +39,13 @@ int abx_draft_write(struct abx_draft *d, struct abx_str piece);
 int abx_draft_commit(struct abx_draft *d, struct stat *ret);
 /** Removes what was not committed, but for a part, and closes. Accepts a zeroed one. */
 void abx_draft_drop(struct abx_draft *d);
+
+struct abx_draft_expiry {
+    int64_t before_s; /* seconds since 1970: parts written to last before it go */
+    uint32_t depth;
+    size_t entries_max; /* looked at */
+    atomic_bool *cancel; /* set by another thread: enough */
+};
+/** Removes old parts beneath @root that nobody writes, and nothing else. 1: it ended at entries_max.
+ * *ret_removed also on failure. */
+int abx_draft_expire(struct abx_str root, const struct abx_draft_expiry *spec, size_t *ret_removed);

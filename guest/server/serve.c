@@ -155,6 +155,7 @@ static void stop(struct abx__server *s)
     abx__shells_stop(s);
     abx__helpers_stop(s);
     abx__watch_stop(s);
+    abx__parts_stop(s);
     abx__processes_stop(s);
     abx__code_contexts_stop(s);
     if (s->http)
@@ -223,6 +224,7 @@ static void on_sweep(struct abx_timer *t)
     abx__processes_sweep(t->owner);
     abx__terminals_sweep(t->owner);
     abx__code_contexts_sweep(t->owner);
+    abx__parts_sweep(t->owner);
 }
 
 /* ---- the start ---- */
@@ -371,6 +373,7 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     }
     s->is_listening = true;
     print_start(s);
+    abx__parts_sweep(s);
     abx__notify("READY=1");
 }
 

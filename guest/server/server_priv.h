@@ -23,6 +23,7 @@ struct abx__call;
 struct abx__audit_file; /* audit_file.h */
 struct abx__commands;   /* the command hosts: commands.c */
 struct abx__browser;    /* browser.c */
+struct abx__parts;      /* parts.c */
 
 enum {
     ABX__BODY_MAX = 10485760, /* without max_request_bytes */
@@ -98,6 +99,8 @@ struct abx__server {
     struct abx__audit_file *audit_file; /* NULL: standard error */
     struct abx__audit_log *audit_log;   /* the latest lines: audit_log.c */
     struct abx__counters *counters;     /* of calls: watch_over.c */
+    struct abx__parts *parts;           /* parts.c; NULL: no walk goes on */
+    int64_t parts_due_ms;               /* of the next one */
     struct abx__mcp *mcp;               /* sessions: mcp.c; NULL: none yet */
     uint32_t umask;                     /* of the start; children get it */
     struct abx__commands *commands;
@@ -166,6 +169,9 @@ void abx__processes_sweep(struct abx__server *s);
 void abx__terminals_sweep(struct abx__server *s);
 void abx__terminals_stop(struct abx__server *s);
 void abx__terminals_free(struct abx__server *s);
+/** Removes parts of uploads that nobody goes on with: at the start, then hourly. */
+void abx__parts_sweep(struct abx__server *s);
+void abx__parts_stop(struct abx__server *s);
 /** Ends the browser; the loop ends by itself once it is gone. */
 void abx__browser_stop(struct abx__server *s);
 /** Whether the server runs in a sandbox of ours, where nobody makes user namespaces (S19, S54). */

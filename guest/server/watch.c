@@ -5,6 +5,7 @@
  * a processor at most. Where the kernel can not tell, every interval. server-api.md 4.4, 1.5. */
 #include "guest/server/files_priv.h"
 
+#include "guest/caps/draft.h"
 #include "guest/caps/snapshot.h"
 #include "guest/caps/watch.h"
 #include "lib/base/assert.h"
@@ -87,7 +88,7 @@ static void on_close(struct abx__call *c, bool aborted)
 /* Files that uploads write before they take their name. */
 static bool is_ours(struct abx_str name)
 {
-    return abx_str_starts(name, ".abx-put-") || abx_str_starts(name, ".abx-part-");
+    return abx_str_starts(name, ".abx-put-") || abx_str_starts(name, ABX_DRAFT_PREFIX);
 }
 
 static bool shows(void *bounds, const struct abx_tree_entry *e)
