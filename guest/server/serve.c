@@ -222,7 +222,7 @@ static void on_sweep(struct abx_timer *t)
 {
     abx__calls_sweep(t->owner);
     abx__processes_sweep(t->owner);
-    abx__terminals_sweep(t->owner);
+    abx__terminals_sweep(t->owner, abx_time_mono_ms());
     abx__code_contexts_sweep(t->owner);
     abx__parts_sweep(t->owner);
 }

@@ -166,7 +166,7 @@ int abx__processes_open(struct abx__server *s, struct abx_error *err);
 void abx__processes_stop(struct abx__server *s);
 /** Every few seconds: forgets what ended long ago; ends terminals that nobody looks at. */
 void abx__processes_sweep(struct abx__server *s);
-void abx__terminals_sweep(struct abx__server *s);
+void abx__terminals_sweep(struct abx__server *s, int64_t now_ms);
 void abx__terminals_stop(struct abx__server *s);
 void abx__terminals_free(struct abx__server *s);
 /** Removes parts of uploads that nobody goes on with: at the start, then hourly. */

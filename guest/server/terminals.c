@@ -97,6 +97,14 @@ static void end_session(struct abx__terminal *t)
     unlist(t);
 }
 
+void abx__terminal_add(struct abx__terminal *t)
+{
+    abx_timer_init(&t->kill, &t->server->loop, on_kill, t);
+    t->refs++;
+    t->is_listed = true;
+    abx_list_push(&t->server->terminals, &t->node);
+}
+
 static bool is_shared_with(const struct abx__terminal *t, struct abx_str id)
 {
     for (size_t i = 0; i < t->share_count; i++)
@@ -151,9 +159,8 @@ static size_t count_living(const struct abx__server *s)
     return n;
 }
 
-void abx__terminals_sweep(struct abx__server *s)
+void abx__terminals_sweep(struct abx__server *s, int64_t now)
 {
-    int64_t now = abx_time_mono_ms();
     struct abx__terminal *t;
     abx_list_foreach(t, &s->terminals, struct abx__terminal, node)
     {
@@ -534,10 +541,7 @@ static void start(struct abx__job *j)
         abx__call_fail(c, 500, "OSError", "%s", err.msg);
         return;
     }
-    abx_timer_init(&t->kill, &c->server->loop, on_kill, t);
-    t->refs++;
-    t->is_listed = true;
-    abx_list_push(&c->server->terminals, &t->node);
+    abx__terminal_add(t);
     abx_buf_init(&body, ANSWER_BYTES);
     abx_json_writer_init(&w, &body);
     abx_json_begin_object(&w);

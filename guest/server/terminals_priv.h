@@ -36,6 +36,8 @@ struct abx__terminal {
 /** The session that the caller may see, or NULL. */
 struct abx__terminal *abx__terminal_find(const struct abx__server *s, struct abx_str id,
                                          const struct abx_policy_identity *who);
+/** Into the list of its server: its timer and references begin. */
+void abx__terminal_add(struct abx__terminal *t);
 bool abx__terminal_is_alive(const struct abx__terminal *t);
 /** 0, or -1. Remembers the size. */
 int abx__terminal_resize(struct abx__terminal *t, uint16_t cols, uint16_t rows);
