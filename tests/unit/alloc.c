@@ -1,6 +1,8 @@
-/* tests/unit/alloc.c: allocation failures on demand (linked with --wrap). Not for threads. */
+/* tests/unit/alloc.c: allocation failures on demand (linked with --wrap). Work on the pool is
+ * counted with the rest; which call it is that fails is then the scheduler's choice. */
 #include "tests/unit/alloc.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "lib/base/banned.h"
@@ -23,8 +25,8 @@ __attribute__((constructor)) static void spare_libuv(void)
         uv_replace_allocator(__real_malloc, __real_realloc, __real_calloc, free);
 }
 
-static unsigned left; /* until the failure; 0: disarmed */
-static bool failed;
+static atomic_uint left; /* until the failure; 0: disarmed */
+static atomic_bool failed;
 
 bool abx_alloc_fail(unsigned n)
 {
@@ -41,7 +43,10 @@ bool abx_alloc_failed(void)
 
 static bool fails(void)
 {
-    if (left == 0 || --left != 0)
+    unsigned now = left;
+    while (now > 0 && !atomic_compare_exchange_weak(&left, &now, now - 1))
+        ;
+    if (now != 1)
         return false;
     failed = true;
     return true;
