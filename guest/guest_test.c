@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -582,6 +583,40 @@ TEST(a_tunnel_passes_bytes_both_ways)
     read_answer(fd, out);
     assert_memory_equal(out, "\x01\x00ping", 6);
     app_stop(&a);
+    rig_stop(&r);
+}
+
+/* base-image 3: so many at once, each served, on the sockets of one gateway. */
+TEST(two_thousand_connections_are_served)
+{
+    enum { CONNECTIONS = 2000 };
+    static int fds[CONNECTIONS];
+    static const char request[] = "GET /health HTTP/1.1\r\nHost: sandbox\r\n\r\n";
+    struct rlimit files;
+    struct rig r = {0};
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = files.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0); /* the gateway has two for each */
+    if (files.rlim_cur < 2 * CONNECTIONS + 200)
+        skip();
+    rig_start(&r);
+    for (size_t i = 0; i < CONNECTIONS; i++)
+        fds[i] = connect_tcp(r.port);
+    for (size_t i = 0; i < CONNECTIONS; i++)
+        assert_int_equal(send(fds[i], request, sizeof(request) - 1, MSG_NOSIGNAL),
+                         (ssize_t)sizeof(request) - 1);
+    for (size_t i = 0; i < CONNECTIONS; i++) {
+        struct pollfd p = {fds[i], POLLIN, 0};
+        assert_int_equal(poll(&p, 1, GUARD_MS), 1);
+        ssize_t n = read(fds[i], out, sizeof(out) - 1);
+        assert_true(n > 0);
+        out[n] = '\0';
+        expect_in(out, "HTTP/1.1 200 ");
+    }
+    for (size_t i = 0; i < CONNECTIONS; i++)
+        close(fds[i]);
+    ask(connect_tcp(r.port), "/health", "", out);
+    expect_in(out, "[envd] GET /health\n");
     rig_stop(&r);
 }
 
