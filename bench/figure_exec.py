@@ -23,6 +23,7 @@ class Envd(Api):
         process = subprocess.Popen([part.format(port=self.port) for part in command], stdin=subprocess.DEVNULL,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "HOME": self.top})
         stack.callback(stop, process)
+        self.pid = process.pid
         health = self.request_file("GET", "/health", {}, b"")
         until(lambda: self.answers(health), command[0])
         self.request = self.start_request({"sandboxID": "x"}, TRUE, user=b"root")
