@@ -292,7 +292,7 @@ void abx__watches_release(struct abx_watches *ws)
 {
     size_t it = 0;
     void *d;
-    if (!ws->is_closed || ws->is_arming || ws->is_poll_open || ws->watcher_count)
+    if (!ws->is_closed || ws->is_arming || ws->is_poll_open || ws->watcher_count || ws->holds)
         return;
     while (abx_map_next(&ws->wds, &it, NULL, &d))
         free(d);

@@ -236,6 +236,7 @@ static void on_done(struct abx_work *work)
     struct abx_watches *ws = work->owner;
     struct abx__arm *a;
     ws->is_arming = false;
+    ws->holds++; /* the end of the last watcher may be that of all */
     while ((a = abx_list_first(&ws->running, struct abx__arm, node)) != NULL) {
         abx__arm_graft(a);
         end_arm(a);
@@ -243,6 +244,7 @@ static void on_done(struct abx_work *work)
     abx__watches_process(ws);
     while (ws->is_closed && (a = abx_list_first(&ws->arms, struct abx__arm, node)) != NULL)
         end_arm(a);
+    ws->holds--;
     abx__watches_release(ws);
 }
 

@@ -104,6 +104,7 @@ struct abx_watches {
     struct abx_map wds; /* the bytes of an int -> struct abx__wd */
     struct abx_buf stash;
     struct abx_work work; /* the job that adds folders: all that were asked for */
+    unsigned holds;       /* calls that still look at this: it is not freed below them */
     bool is_arming, is_closed, is_poll_open;
     uint64_t passes; /* over the stash */
 };

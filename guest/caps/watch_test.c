@@ -457,3 +457,41 @@ TEST(without_memory_a_watcher_fails_and_leaks_nothing)
     }
     finish();
 }
+
+static int gate[2];
+
+static void wait_at_gate(struct abx_work *work)
+{
+    char byte;
+    (void)work;
+    assert_int_equal(read(gate[0], &byte, 1), 1);
+}
+
+static void on_through(struct abx_work *work)
+{
+    (void)work;
+}
+
+/* The pool is busy until all of it is closed: the end of the last watcher is that of the rest. */
+TEST(closed_while_the_first_folder_waits_for_the_pool)
+{
+    enum { THREADS = 4 };
+    struct abx_work busy[THREADS];
+    struct abx_watch_spec spec = {.path = "/tmp", .is_recursive = false};
+    struct abx_watcher *w = NULL;
+    struct seen s = {0};
+    assert_int_equal(pipe2(gate, O_CLOEXEC), 0);
+    begin();
+    for (size_t i = 0; i < THREADS; i++)
+        assert_int_equal(abx_work_start(&busy[i], &loop, wait_at_gate, on_through, NULL, NULL), 0);
+    assert_int_equal(abx_watcher_open(ws, &spec, &ops, &s, &w, NULL), 0);
+    abx_watcher_close(w);
+    abx_watches_close(ws);
+    for (size_t i = 0; i < THREADS; i++)
+        uv_run(&loop.uv, UV_RUN_NOWAIT);
+    assert_int_equal(write(gate[1], "1234", THREADS), THREADS);
+    tear_down();
+    close(gate[0]);
+    close(gate[1]);
+    assert_false(s.started);
+}
