@@ -45,6 +45,7 @@ abx_add_suite(server_processes 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/processe
 abx_add_suite(server_terminals 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/terminals)
 abx_add_suite(server_system 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/system)
 abx_add_suite(server_additions 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/additions)
+abx_add_suite(server_load 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/load)
 abx_add_suite(server_clients 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/clients)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
 abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)

@@ -16,6 +16,7 @@
 #include "lib/proc/confine.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,8 +219,18 @@ static void on_reopen(struct abx_signal *g, int signum)
         abx_log(ABX_LOG_WARN, "SIGUSR1: the audit file can not be opened, going on in the old one");
 }
 
+/* What a burst of calls left free goes back to the kernel, once, when the server is idle. */
+static void give_back(struct abx__server *s)
+{
+    if (!abx_list_empty(&s->calls) || s->trimmed_at == s->call_number)
+        return;
+    s->trimmed_at = s->call_number;
+    malloc_trim(0);
+}
+
 static void on_sweep(struct abx_timer *t)
 {
+    give_back(t->owner);
     abx__calls_sweep(t->owner);
     abx__processes_sweep(t->owner);
     abx__terminals_sweep(t->owner, abx_time_mono_ms());

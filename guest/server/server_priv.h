@@ -123,6 +123,7 @@ struct abx__server {
     struct abx_list calls; /* in flight */
     size_t body_bytes;     /* of all bodies that are held */
     uint64_t call_number;
+    uint64_t trimmed_at; /* the call before which free memory was last given back */
     char call_prefix[9];  /* of request ids */
     char long_marker[33]; /* random */
     const char *bound_host;
