@@ -87,6 +87,8 @@ void abx__gateway_answer_closed_port(struct abx__gateway *g, struct abx_http_req
     abx_json_begin_object(&w);
     abx_json_kv_c(&w, "sandboxId", g->host);
     abx_json_kv_c(&w, "message", "The sandbox is running but port is not open");
+    if (port != ABX_PORT_ENVD && port != ABX_PORT_INTERPRETER) /* what a server's client shows */
+        abx_json_kv_c(&w, "error", "The sandbox is running but port is not open");
     abx_json_kv_i64(&w, "port", port);
     abx_json_kv_i64(&w, "code", 502);
     abx_json_end_object(&w);

@@ -7,12 +7,13 @@
 #include "lib/base/log.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
+#include "lib/wire/url.h"
 
 #include <stdio.h>
 
 #include "lib/base/banned.h"
 
-enum { REFRESH_DEFAULT_S = 15, REFRESH_MAX_S = 3600 };
+enum { REFRESH_DEFAULT_S = 15, REFRESH_MAX_S = 3600, HOST_TEXT_MAX = 64 };
 static const char client_id[] = "local";
 
 /* What an answer says of a sandbox. */
@@ -36,11 +37,27 @@ static void write_abx(struct abx_json_writer *w, const struct abx__sandbox *sb)
     abx_json_end_object(w);
 }
 
-static void write_access(struct abx_json_writer *w, const struct abx__sandbox *sb)
+/* Takes the envd of clients that know this field off names and TLS. One that came by a name can
+ * resolve names. */
+static void write_envd_url(struct abx_json_writer *w, const struct abx__call *c)
+{
+    char text[HOST_TEXT_MAX + sizeof("http://")];
+    struct abx_str host = abx_http_header(c->req->head, "Host"), name;
+    uint16_t port = 0;
+    if (abx_url_split_host(host, &name, &port) < 0 || host.len > HOST_TEXT_MAX ||
+        (!abx_url_is_ip_literal(name) && !abx_str_is_nocase(name, "localhost")))
+        return;
+    snprintf(text, sizeof(text), "http://%.*s", ABX_STR_FMT(host));
+    abx_json_kv_c(w, "envdUrl", text);
+}
+
+static void write_access(struct abx_json_writer *w, const struct abx__call *c,
+                         const struct abx__sandbox *sb)
 {
     if (sb->token[0] != '\0')
         abx_json_kv_c(w, "envdAccessToken", sb->token);
     abx_json_kv_c(w, "domain", sb->engine->domain);
+    write_envd_url(w, c);
 }
 
 /* False: no memory, and 500 was answered. */
@@ -51,7 +68,7 @@ static bool answer_sandbox(struct abx__call *c, int status, const struct abx__sa
     abx_json_writer_init(&w, &b);
     abx_json_begin_object(&w);
     write_common(&w, sb);
-    write_access(&w, sb);
+    write_access(&w, c, sb);
     abx_json_key(&w, ABX_STR("trafficAccessToken"));
     abx_json_null(&w);
     write_abx(&w, sb);
@@ -155,7 +172,8 @@ struct create_body {
     int64_t timeout_s;
     struct abx_json_map metadata, envs;
     bool secure, allow_internet, auto_pause;
-    bool has_timeout, has_secure, has_network, has_mcp, has_iam;
+    struct abx_str gpu;
+    bool has_timeout, has_secure, has_network, has_mcp, has_iam, has_gpu;
     struct auto_resume auto_resume;
     struct abx_json_array volumes;
     struct anything network, mcp, iam;
@@ -174,6 +192,8 @@ static const struct abx_json_field create_fields[] = {
      auto_resume_fields, sizeof(struct auto_resume)},
     {"volumeMounts", ABX_JSON_ARRAY, offsetof(struct create_body, volumes), 0, volume_fields,
      sizeof(struct volume_mount)},
+    {"gpu", ABX_JSON_STR, offsetof(struct create_body, gpu), 0,
+     .has_offset = offsetof(struct create_body, has_gpu)},
     {"network", ABX_JSON_OBJECT, offsetof(struct create_body, network), 0, any_fields,
      sizeof(struct anything), .has_offset = offsetof(struct create_body, has_network)},
     {"mcp", ABX_JSON_OBJECT, offsetof(struct create_body, mcp), 0, any_fields,
@@ -236,6 +256,10 @@ static void sandboxes_create(struct abx__call *c)
         b.timeout_s = is_v2 ? ABX_SANDBOX_TIMEOUT_V2_S : ABX_SANDBOX_TIMEOUT_V1_S;
     if (!check_timeout(c, b.timeout_s))
         return;
+    if (b.has_gpu) {
+        abx__api_fail(c, 400, "gpu: sandboxes of this engine have none; leave `gpu` out");
+        return;
+    }
     const char *why = beyond_us(&b);
     if (why != NULL) {
         abx__api_fail(c, 501, "%s", why);
@@ -270,7 +294,7 @@ static void sandbox_info(struct abx__call *c)
     abx_json_writer_init(&w, &b);
     abx_json_begin_object(&w);
     abx__write_listed(&w, sb);
-    write_access(&w, sb);
+    write_access(&w, c, sb);
     abx_json_kv_bool(&w, "allowInternetAccess", false);
     abx_json_key(&w, ABX_STR("lifecycle"));
     abx_json_begin_object(&w);

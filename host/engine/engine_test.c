@@ -104,6 +104,30 @@ TEST(both_generations_have_their_own_defaults)
     kit_teardown();
 }
 
+TEST(c9_envd_url_for_who_came_by_an_address)
+{
+    const struct {
+        const char *name;
+        bool has_url;
+    } rows[] = {
+        {"127.0.0.1", true}, {"[::1]", true}, {"localhost", true}, {"api.abx.localhost", false}};
+    kit_setup();
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        char headers[256], url[128], path[64], id[32];
+        snprintf(headers, sizeof(headers), "Host: %s:%d\r\nX-API-KEY: %s\r\n", rows[i].name,
+                 kit.listener_port, kit_key);
+        snprintf(url, sizeof(url), "\"envdUrl\":\"http://%s:%d\"", rows[i].name, kit.listener_port);
+        assert_int_equal(kit_ask("POST", "/sandboxes", headers, "{\"templateID\":\"host\"}"), 201);
+        assert_int_equal(kit_said(url), rows[i].has_url);
+        assert_int_equal(kit_said("envdUrl"), rows[i].has_url);
+        kit_member("sandboxID", id, sizeof(id));
+        snprintf(path, sizeof(path), "/sandboxes/%s", id);
+        assert_int_equal(kit_ask("GET", path, headers, NULL), 200);
+        assert_int_equal(kit_said(url), rows[i].has_url);
+    }
+    kit_teardown();
+}
+
 TEST(create_refuses_what_it_can_not_do)
 {
     static const struct {
@@ -128,6 +152,7 @@ TEST(create_refuses_what_it_can_not_do)
         {"{\"templateID\":\"host\",\"volumeMounts\":[{\"name\":\"a\",\"path\":\"/b\"}]}", 501,
          "volumeMounts"},
         {"{\"templateID\":\"host\",\"mcp\":{}}", 501, "mcp"},
+        {"{\"templateID\":\"host\",\"gpu\":\"T4\"}", 400, "gpu"},
         {"{\"templateID\":\"host\",\"metadata\":{\"a\":1}}", 400, "metadata"},
     };
     kit_setup();
@@ -452,8 +477,28 @@ TEST(list_filters_by_metadata_encoded_twice)
         if (status != rows[i].status || count_items() != rows[i].items)
             fail_msg("%s: %d, %d items", path, status, count_items());
     }
-    assert_int_equal(kit_ask("GET", "/sandboxes?metadata=who%3Dme&limit=1", NULL, NULL), 200);
-    assert_int_equal(count_items(), 2); /* v1 knows the metadata filter only */
+    /* v1 pages as the published client asks (published-client.md C5) */
+    const struct {
+        const char *query;
+        int status, items;
+    } v1[] = {{"", 200, 2},
+              {"&limit=1", 200, 1},
+              {"&limit=1&offset=1", 200, 1},
+              {"&limit=100&offset=2", 200, 0},
+              {"&offset=4294967295", 200, 0},
+              {"&status=running", 200, 2},
+              {"&status=paused", 200, 0},
+              {"&status=odd", 400, 0},
+              {"&limit=0", 400, 0},
+              {"&offset=-1", 400, 0},
+              {"&state=paused", 200, 2}};
+    for (size_t i = 0; i < ABX_COUNTOF(v1); i++) {
+        char path[128];
+        snprintf(path, sizeof(path), "/sandboxes?metadata=who%%3Dme%s", v1[i].query);
+        assert_int_equal(kit_ask("GET", path, NULL, NULL), v1[i].status);
+        if (v1[i].status == 200)
+            assert_int_equal(count_items(), v1[i].items);
+    }
     kit_teardown();
 }
 

@@ -22,7 +22,7 @@ struct query {
     bool is_ascending, wants_running, has_after, has_cursor, is_all;
     int64_t after_us;
     struct abx_str template_name;
-    uint32_t limit;
+    uint32_t limit, offset; /* limit 0: all */
     int64_t cursor_ns;
     struct abx_str cursor_id;
 };
@@ -100,6 +100,25 @@ static int read_limit(struct query *q, struct abx_str text, struct abx_arena *a)
     return 0;
 }
 
+static int read_offset(struct query *q, struct abx_str text, struct abx_arena *a)
+{
+    (void)a;
+    return abx_parse_u32(text, &q->offset);
+}
+
+/* As the published client names states; sandboxes of this engine run or are gone. */
+static int read_status(struct query *q, struct abx_str text, struct abx_arena *a)
+{
+    static const char *const states[] = {"creating", "running", "paused", "pausing",
+                                         "stopping", "stopped", "error"};
+    (void)a;
+    q->wants_running = abx_str_is(text, "running");
+    for (size_t i = 0; i < ABX_COUNTOF(states); i++)
+        if (abx_str_is(text, states[i]))
+            return 0;
+    return -1;
+}
+
 static int read_cursor(struct query *q, struct abx_str text, struct abx_arena *a)
 {
     struct abx_str start;
@@ -117,18 +136,20 @@ static int read_cursor(struct query *q, struct abx_str text, struct abx_arena *a
 static const struct {
     const char *name;
     int (*read)(struct query *q, struct abx_str text, struct abx_arena *a);
-    bool is_v1;
+    bool is_v1, is_v2;
 } parameters[] = {
-    {"metadata", read_metadata, true}, {"state", read_states},      {"order", read_order},
-    {"startedAfter", read_after},      {"template", read_template}, {"limit", read_limit},
-    {"nextToken", read_cursor},
+    {"metadata", read_metadata, true, true},     {"limit", read_limit, true, true},
+    {"offset", read_offset, .is_v1 = true},      {"status", read_status, .is_v1 = true},
+    {"state", read_states, .is_v2 = true},       {"order", read_order, .is_v2 = true},
+    {"startedAfter", read_after, .is_v2 = true}, {"template", read_template, .is_v2 = true},
+    {"nextToken", read_cursor, .is_v2 = true},
 };
 
 static bool read_query(struct abx__call *c, struct query *q)
 {
     struct abx_str text;
     for (size_t i = 0; i < ABX_COUNTOF(parameters); i++) {
-        if (q->is_all && !parameters[i].is_v1)
+        if (q->is_all ? !parameters[i].is_v1 : !parameters[i].is_v2)
             continue;
         int r = abx_url_query_get(c->req->query, parameters[i].name, c->req->arena, &text);
         if (r == 0)
@@ -243,7 +264,11 @@ static void list(struct abx__call *c, struct query *q)
                  rows[count - 1]->id);
         more[n++] = (struct abx_http_extra){"X-Next-Token", abx_str(next)};
     }
-    answer(c, rows, count, more);
+    size_t skipped = q->offset < count ? q->offset : count;
+    count -= skipped;
+    if (q->is_all && q->limit != 0 && count > q->limit)
+        count = q->limit;
+    answer(c, rows + skipped, count, more);
 }
 
 void abx__list_v1(struct abx__call *c)
