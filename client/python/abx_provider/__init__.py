@@ -12,12 +12,16 @@ from types import MappingProxyType
 from agent_sandbox.models.errors import SandboxNotFoundError
 from agent_sandbox.providers.manifest import parse_manifest
 from agent_sandbox.providers.rest_provider import RestProvider
+from httpx import Limits
 
 __all__ = ["AbxProvider", "provider"]
 
 ENVD_PORT = 49983
 DEFAULT_BASE_URL = "http://127.0.0.1:3000"
 _ID = re.compile(r"[a-z0-9]{1,64}(-[a-z0-9]+)?")
+# A synchronous call of the client has an event loop of its own: a connection that is kept would belong to one that is over.
+_NO_KEPT_CONNECTIONS = {"max_keepalive_connections": 0}
+_ENVD_LIMITS = {"limits": Limits(**_NO_KEPT_CONNECTIONS)}
 _MANIFEST = Path(__file__).with_name("abx-provider.toml")
 
 
@@ -52,7 +56,8 @@ class AbxProvider(RestProvider):
 
     async def build_infra(self, config):
         self._base_url = _base_url(config)
-        infra = await super().build_infra(config)
+        infra = await super().build_infra(config.model_copy(update=_NO_KEPT_CONNECTIONS))
+        infra.http_client._envd_client_kwargs = _ENVD_LIMITS.copy  # of the version that the wheel names
         infra.sandbox_protocol.abx_base_url = self._base_url
         _refuse_malformed_ids(infra.sandbox_protocol)
         stand_in = config.provider_options.get("base_template")
