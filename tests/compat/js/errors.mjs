@@ -38,7 +38,7 @@ export function addErrors(sdk, box) {
     if (there.includes(name)) check(`error_${name}`, provoke)
   }
   check('what_is_not_built_says_so', async () => {
-    for (const name of ['pause', 'betaPause', 'createSnapshot', 'fork', 'getMetrics']) {
+    for (const name of ['pause', 'betaPause', 'createSnapshot', 'fork']) {
       if (box()[name]) await refused(box()[name](), sdk.SandboxError, /501.*not built/)
     }
     await refused(box().listSnapshots().nextItems(), sdk.SandboxError, /501.*not built/)

@@ -338,7 +338,7 @@ const sandboxMethods = {
   setTimeout: ['sandbox_set_timeout'], connect: ['sandbox_connect'], getHost: ['sandbox_addresses'], getMcpUrl: ['sandbox_addresses'],
   getMcpToken: ['sandbox_addresses'], pause: ['what_is_not_built_says_so'], betaPause: ['what_is_not_built_says_so'],
   createSnapshot: ['what_is_not_built_says_so'], listSnapshots: ['what_is_not_built_says_so'], fork: ['what_is_not_built_says_so'],
-  updateNetwork: ['what_is_not_built_says_so'], getMetrics: ['what_is_not_built_says_so'], resolveApiOpts: null, fileUrl: null,
+  updateNetwork: ['what_is_not_built_says_so'], getMetrics: ['sandbox_metrics'], resolveApiOpts: null, fileUrl: null,
 }
 const handleMethods = {
   wait: ['stdin_of_a_handle'], kill: ['background_connect_kill'], disconnect: ['background_survives_disconnect'],
@@ -347,6 +347,10 @@ const handleMethods = {
 }
 const watchMethods = { stop: ['files_watch'], iterateEvents: null, handleEvents: null }
 
+check('sandbox_metrics', async () => {
+  const last = (await sandbox.getMetrics()).at(-1)
+  assert.ok(last.memUsed > 0 && last.memUsed < last.memTotal && last.cpuCount > 0, JSON.stringify(last))
+})
 check('sandbox_addresses', async () => {
   assert.equal(sandbox.getHost(8080), `8080-${sandbox.sandboxId}.${process.env.E2B_DOMAIN}`)
   assert.match(sandbox.getMcpUrl(), new RegExp(`://\\d+-${sandbox.sandboxId}\\.`))

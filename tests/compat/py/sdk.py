@@ -613,6 +613,12 @@ def kill_in_mid_stream():
 
 
 @check
+def sandbox_metrics():
+    last = sandbox.get_metrics()[-1]
+    claim(0 < last.mem_used < last.mem_total and last.cpu_count > 0, f"{last!r}")
+
+
+@check
 def sandbox_delete_snapshot():
     equal(Sandbox.delete_snapshot("nosuch"), False)
 
@@ -654,8 +660,8 @@ WATCH = {"get_new_events": files_watch_polling, "stop": files_watch_polling}
 SANDBOX = {
     "create": create, "connect": sandbox_connect, "get_info": sandbox_info, "is_running": sandbox_is_running, "kill": sandbox_kill,
     "list": sandbox_list, "set_timeout": sandbox_set_timeout, "upload_url": urls, "download_url": urls, "get_host": sandbox_addresses,
-    "get_mcp_url": sandbox_addresses, "get_mcp_token": sandbox_addresses, "delete_snapshot": sandbox_delete_snapshot,
-    **dict.fromkeys(("pause", "beta_pause", "create_snapshot", "fork", "get_metrics", "list_snapshots", "update_network"), what_is_not_built_says_so),
+    "get_mcp_url": sandbox_addresses, "get_mcp_token": sandbox_addresses, "delete_snapshot": sandbox_delete_snapshot, "get_metrics": sandbox_metrics,
+    **dict.fromkeys(("pause", "beta_pause", "create_snapshot", "fork", "list_snapshots", "update_network"), what_is_not_built_says_so),
     **dict.fromkeys(("commands", "files", "pty", "git", "connection_config", "sandbox_id", "sandbox_domain", "traffic_access_token", "envd_api_url",
                      "envd_direct_url", "mcp_port", "default_mcp_template", "default_sandbox_timeout", "default_template")),
 }

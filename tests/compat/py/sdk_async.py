@@ -75,6 +75,7 @@ async def commands(box):
     equal((await second.wait()).exit_code, 0)
     third = Noting(await box.commands.run("sleep 300", background=True))
     equal(await third.kill(), True)
+    await end(third)
     equal(await box.commands.kill(third.pid), False)
     return [stream, command, again, second, third]
 

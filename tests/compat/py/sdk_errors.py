@@ -19,7 +19,7 @@ ELSEWHERE = {
     "SandboxException": "sandbox_unknown_template", "SandboxNotFoundException": "sandbox_connect_unknown", "TimeoutException": "run_timeout",
     "GitAuthException": "git_credentials", "GitUpstreamException": "git_remotes",
 }
-NOT_BUILT = ("pause", "beta_pause", "create_snapshot", "fork", "get_metrics")
+NOT_BUILT = ("pause", "beta_pause", "create_snapshot", "fork")
 
 
 def not_enough_space(box):
