@@ -105,6 +105,14 @@ static struct abx_policy_path_facts facts_of(const struct abx__bounds *b, struct
                                           .resolved_deny = b->resolved_deny};
 }
 
+/* Under `confine` a process may have given a denied file another name, here (S08). */
+static bool may_be_denied(const struct abx__bounds *b, struct abx_str resolved)
+{
+    struct stat st;
+    return abx_policy_confine(b->policy) != ABX_CONFINE_OFF && b->rule->paths.deny.count > 0 &&
+           abx_tree_stat(resolved, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink > 1;
+}
+
 bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *ask,
                        struct abx_str *ret, struct abx_policy_verdict *v)
 {
@@ -122,6 +130,9 @@ bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *
     facts.field = ask->field;
     if (!abx_policy_path_judge(b->rule, &facts, v, NULL))
         return false;
+    if (may_be_denied(b, resolved))
+        return abx_policy_deny(v, ABX_POLICY_PATH_DENIED,
+                               "the file has several names, and one of them may be denied");
     *ret = resolved;
     return true;
 }
@@ -136,7 +147,7 @@ bool abx__bounds_shows(const struct abx__bounds *b, struct abx_str path, bool is
 {
     struct abx_policy_verdict v = {0};
     if (!is_link)
-        return !abx_policy_path_is_denied(b->rule, path);
+        return !abx_policy_path_is_denied(b->rule, path) && !may_be_denied(b, path);
     ABX_AUTO_BUF target;
     abx_buf_init(&target, PATH_BYTES);
     if (abx_tree_resolve(path, false, &target) < 0)
@@ -144,5 +155,6 @@ bool abx__bounds_shows(const struct abx__bounds *b, struct abx_str path, bool is
     /* "never" forbids to follow a link, not to see it: the target stands for both spellings. */
     struct abx_policy_path_facts facts = facts_of(b, abx_buf_str(&target), abx_buf_str(&target));
     return !abx_policy_path_is_denied(b->rule, path) &&
+           !may_be_denied(b, abx_buf_str(&target)) &&
            abx_policy_path_judge(b->rule, &facts, &v, NULL);
 }

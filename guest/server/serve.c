@@ -7,6 +7,7 @@
 #include "guest/server/options.h"
 #include "guest/server/verbs.h"
 #include "guest/server/view.h"
+#include "guest/server/view.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
@@ -471,6 +472,7 @@ static void server_done(struct abx__server *s)
     free(s->cwd);
     free(s->o.commands.items);
     abx__environment_free();
+    abx__homes_remove();
 }
 
 static int serve(struct abx__server *s)

@@ -100,20 +100,12 @@ static int make_home(struct views *v, struct caller *c, size_t index, struct abx
         is_plain = is_plain && ok;
     }
     name[len] = '\0';
-    char *path = is_plain ? abx_arena_printf(&v->arena, "/tmp/abx-%s", name)
-                          : abx_arena_printf(&v->arena, "/tmp/abx-%s.%zu", name, index);
+    char *path = is_plain ? abx_arena_printf(&v->arena, ABX__HOMES "/abx-%s", name)
+                          : abx_arena_printf(&v->arena, ABX__HOMES "/abx-%s.%zu", name, index);
     if (path == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return abx_err_sys(err, -errno, "the folder of '%s': %s", name, path);
-    struct stat st;
-    ABX_AUTO_FD fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return abx_err_sys(err, -errno, "the folder of '%s': %s", name, path);
-    if (st.st_uid != geteuid() || fchmod(fd, 0700) < 0)
-        return abx_err_set(err, ABX_PERMISSION_DENIED,
-                           "the folder of '%s', %s, belongs to somebody else: take it away", name,
-                           path);
+    if (abx__home_open(path + sizeof(ABX__HOMES), err) < 0)
+        return -1;
     c->home = path;
     return 0;
 }

@@ -28,3 +28,9 @@ struct abx__view_env {
  *  is right as it is. -1 without memory. */
 int abx__view_environment(const struct abx_policy *p, const struct abx_policy_identity *who,
                           char *const *envp, struct abx__view_env *own, char ***ret_envp);
+
+#define ABX__HOMES "/tmp" /* where the folders of narrow identities are */
+/** Makes or takes the folder @name of ABX__HOMES: ours and nobody else's. Loop thread. */
+int abx__home_open(const char *name, struct abx_error *err);
+/** At the end: removes those that this server made and no other one holds. Links are not followed. */
+void abx__homes_remove(void);
