@@ -413,7 +413,7 @@ TEST(a_closed_port_is_tried_for_a_second)
     snprintf(
         want, sizeof(want),
         "\r\n\r\n{\"sandboxId\":\"itest\",\"message\":\"The sandbox is running but port is not "
-        "open\",\"port\":%u,\"code\":502}",
+        "open\",\"error\":\"The sandbox is running but port is not open\",\"port\":%u,\"code\":502}",
         port);
     expect_in(out, want);
     snprintf(headers, sizeof(headers), "X-Sandbox-Port: %u\r\nUser-Agent: Mozilla/5.0\r\n", port);
