@@ -1,5 +1,6 @@
 # What crosses folders: checks of the source tree and the end-to-end suites.
-# Labels for tools/run-tests: once = does not depend on the preset; e2e = left out by `make test-fast`.
+# Labels for tools/run-tests: once = does not depend on the preset, or is long and says most under the sanitizers
+# (dev is the first preset); e2e = left out by `make test-fast`; fast = a short form, run by `make test-fast` alone.
 function(abx_add_suite name timeout labels)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}" ENVIRONMENT
@@ -10,7 +11,7 @@ abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
 abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
 abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)
 abx_add_suite(e2e_cases 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/cases)
-abx_add_suite(e2e_published 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/published)
+abx_add_suite(e2e_published 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/published)
 abx_add_suite(e2e_proxy 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/proxy)
 abx_add_suite(e2e_faults 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/faults)
 abx_add_suite(e2e_sdks 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/run)
@@ -22,7 +23,7 @@ abx_add_suite(e2e_interpreter_image 2700 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/co
 abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cli)
 abx_add_suite(e2e_templates 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/templates)
 abx_add_suite(e2e_no_range 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/no_range)
-abx_add_suite(e2e_docs 900 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
+abx_add_suite(e2e_docs 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
 abx_add_suite(e2e_dist 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/dist)
 
 # The verbs check-config and version alone: what the policy vectors are driven through.
@@ -33,11 +34,11 @@ abx_add_suite(policy_vectors 600 once ${CMAKE_SOURCE_DIR}/tests/policy/run)
 abx_add_suite(policy_verbs 300 once ${CMAKE_SOURCE_DIR}/tests/policy/verbs)
 
 # The code interpreter from outside: its conformance table, traps, charts.
-abx_add_suite(interpreter_program 900 e2e ${CMAKE_SOURCE_DIR}/tests/interpreter/run)
+abx_add_suite(interpreter_program 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/interpreter/run)
 abx_add_suite(interpreter_published 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/interpreter/published)
 # The program agent-sandbox-server from outside.
 abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
-abx_add_suite(server_browser 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/browser)
+abx_add_suite(server_browser 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/browser)
 # What its confined processes can not do: places where one is started x attacks.
 abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)
@@ -49,10 +50,10 @@ abx_add_suite(server_additions 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/addition
 abx_add_suite(server_load 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/load)
 abx_add_suite(server_clients 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/clients)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
-abx_add_suite(policy_http 600 e2e ${CMAKE_SOURCE_DIR}/tests/policy/http)
+abx_add_suite(policy_http 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/policy/http)
 # The published server and ours side by side.
-abx_add_suite(oracle_server 900 e2e ${CMAKE_SOURCE_DIR}/tests/oracle/run)
-abx_add_suite(oracle_server_fast 300 once ${CMAKE_SOURCE_DIR}/tests/oracle/run --fast)
+abx_add_suite(oracle_server 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/oracle/run)
+abx_add_suite(oracle_server_fast 300 fast ${CMAKE_SOURCE_DIR}/tests/oracle/run --fast)
 
 # The published cases of user commands, through the server and its Python command host.
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
