@@ -186,7 +186,7 @@ void abx__call_lost(struct abx_http_call *c, const struct abx_error *why)
                      !c->up->pool->closing;
     if (c->link) {
         c->link->call = NULL;
-        abx_stream_close(&c->link->stream);
+        abx__link_close(c->link);
         c->link = NULL;
     }
     if (can_retry) {
@@ -216,7 +216,7 @@ void abx__call_complete(struct abx_http_call *c, bool can_reuse)
     if (is_clean)
         abx__link_park(link);
     else
-        abx_stream_close(&link->stream);
+        abx__link_close(link);
 }
 
 static bool is_idempotent(struct abx_str head)
@@ -331,7 +331,7 @@ void abx_http_call_cancel(struct abx_http_call *c)
 {
     if (c->link) {
         c->link->call = NULL;
-        abx_stream_close(&c->link->stream);
+        abx__link_close(c->link);
         c->link = NULL;
     }
     call_drop(c);

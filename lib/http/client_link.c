@@ -15,7 +15,7 @@
 static void lose(struct abx__link *link, const struct abx_error *why)
 {
     struct abx_http_call *call = link->call;
-    abx_stream_close(&link->stream);
+    abx__link_close(link);
     if (call)
         abx__call_lost(call, why);
 }
@@ -97,7 +97,7 @@ static void on_data(struct abx_stream *s, const char *data, size_t len)
     struct abx__link *link = s->owner;
     ABX_ASSERT(link->pending.len == 0);
     if (link->call == NULL) { /* idle: an upstream that talks unasked is not to be trusted */
-        abx_stream_close(s);
+        abx__link_close(link);
         return;
     }
     if (!link->has_answered)
@@ -196,9 +196,6 @@ static void on_closed(struct abx_stream *s)
     struct abx__upstream *up = link->up;
     if (link->is_tunnel && link->tunnel_ops->on_closed)
         link->tunnel_ops->on_closed(s);
-    if (!abx_list_empty(&link->idle_node))
-        up->idle_count--;
-    abx_list_remove(&link->idle_node);
     abx_defer_cancel(&link->later);
     abx_http_parser_done(&link->parser);
     abx_buf_done(&link->pending);

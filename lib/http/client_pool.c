@@ -21,6 +21,14 @@ static void pool_unref(void *owner)
     free(p);
 }
 
+void abx__link_close(struct abx__link *link)
+{
+    if (!abx_list_empty(&link->idle_node))
+        link->up->idle_count--;
+    abx_list_remove(&link->idle_node);
+    abx_stream_close(&link->stream);
+}
+
 static void close_idle(struct abx__upstream *up, uint64_t before_ms)
 {
     struct abx__link *link;
@@ -28,9 +36,7 @@ static void close_idle(struct abx__upstream *up, uint64_t before_ms)
     {
         if (link->idle_since_ms > before_ms)
             return; /* the rest is fresher */
-        abx_list_remove(&link->idle_node);
-        up->idle_count--;
-        abx_stream_close(&link->stream);
+        abx__link_close(link);
     }
 }
 
@@ -152,6 +158,7 @@ struct abx__link *abx__link_reuse(struct abx__upstream *up, uint64_t max_age_ms)
     uint64_t age = uv_now(&up->pool->loop->uv) - link->idle_since_ms;
     if (max_age_ms && age > max_age_ms)
         return NULL;
+    ABX_ASSERT(abx_stream_is_open(&link->stream));
     abx_list_remove(&link->idle_node);
     up->idle_count--;
     link->is_reused = true;
@@ -163,7 +170,7 @@ void abx__link_park(struct abx__link *link)
     struct abx__upstream *up = link->up;
     struct abx_http_pool *p = up->pool;
     if (p->closing || up->idle_count >= p->idle_max) {
-        abx_stream_close(&link->stream);
+        abx__link_close(link);
         return;
     }
     abx_http_parser_reset(&link->parser, false);

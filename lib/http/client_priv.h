@@ -63,6 +63,8 @@ void abx__upstream_unref(struct abx__upstream *up);
 struct abx__link *abx__link_reuse(struct abx__upstream *up, uint64_t max_age_ms);
 /** Puts a clean connection on the idle list, or closes it when there are enough. */
 void abx__link_park(struct abx__link *link);
+/** Out of the idle list at once, so that no call takes it while its memory waits for the loop. */
+void abx__link_close(struct abx__link *link);
 
 /* client_link.c */
 struct abx__link *abx__link_new(struct abx__upstream *up, int take_fd, struct abx_error *err);

@@ -268,6 +268,39 @@ TEST(client_leaves_a_connection_that_ended_before_it_was_used)
     close_world();
 }
 
+/* Runs after what the loop has read, before the memory of closed connections goes. */
+static void start_after_reading(uv_check_t *c)
+{
+    if (w.call != NULL)
+        return;
+    start(GET);
+    abx_http_call_finish(w.call);
+    uv_check_stop(c);
+}
+
+TEST(client_takes_no_idle_connection_that_has_just_ended)
+{
+    static const char *const ends[] = {"", "HTTP/1.1 200 OK\r\n"}; /* or one that talks unasked */
+    for (size_t i = 0; i < ABX_COUNTOF(ends); i++) {
+        open_world();
+        get_once(0);
+        w.call = NULL;
+        uv_check_t check;
+        uv_check_init(&w.kit.loop.uv, &check);
+        uv_check_start(&check, start_after_reading);
+        assert_int_equal(write(w.peers[0], ends[i], strlen(ends[i])), (ssize_t)strlen(ends[i]));
+        close(w.peers[0]);
+        w.peers[0] = 0;
+        uv_run(&w.kit.loop.uv, UV_RUN_NOWAIT);
+        assert_non_null(w.call);
+        serve(1, "\r\n\r\n", "HTTP/1.1 204 No Content\r\n\r\n");
+        RUN_UNTIL(&w.kit.loop, w.ends == 2);
+        assert_int_equal(w.errors, 0);
+        uv_close((uv_handle_t *)&check, NULL);
+        close_world();
+    }
+}
+
 TEST(client_never_repeats_what_is_over_in_parts)
 {
     open_world();
