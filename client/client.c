@@ -1,55 +1,40 @@
 /* client/client.c: opening a client: configuration, address, connecting. */
 #include "client/client_priv.h"
+#include "lib/base/address.h"
 #include "lib/base/fd.h"
 #include "lib/wire/url.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 
 #include "lib/base/banned.h"
 
 enum { DEFAULT_TIMEOUT_MS = 60000, CONNECT_TIMEOUT_S = 10 };
 
-static int resolve(const char *host, uint16_t port, struct sockaddr_storage *ret, socklen_t *len)
+/* RFC 6761 6.3: names below localhost are loopback. */
+static int resolve(const char *host, uint16_t port, union abx_address *ret)
 {
-    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
-    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-    struct abx_str name = abx_str(host);
-    if (abx_str_is(name, "localhost") || abx_str_ends(name, ".localhost"))
-        host = "127.0.0.1"; /* RFC 6761 6.3 */
-    if (inet_pton(AF_INET, host, &v4.sin_addr) == 1) {
-        memcpy(ret, &v4, sizeof(v4));
-        *len = sizeof(v4);
-        return 0;
-    }
-    if (inet_pton(AF_INET6, host, &v6.sin6_addr) == 1) {
-        memcpy(ret, &v6, sizeof(v6));
-        *len = sizeof(v6);
-        return 0;
-    }
-    return -EADDRNOTAVAIL;
+    bool is_local = abx_str_ends(abx_str(host), ".localhost");
+    int r = abx_address_of_host(is_local ? "127.0.0.1" : host, port, ret);
+    return r < 0 ? -EADDRNOTAVAIL : 0;
 }
 
 static int connect_tcp(const struct abx_client *c)
 {
-    struct sockaddr_storage addr;
-    socklen_t len;
-    int r = resolve(c->host, c->port, &addr, &len);
+    union abx_address addr;
+    int r = resolve(c->host, c->port, &addr);
     if (r < 0)
         return r;
-    ABX_AUTO_FD fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ABX_AUTO_FD fd = socket(addr.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     struct timeval limit = {.tv_sec = CONNECT_TIMEOUT_S};
     int one = 1;
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    if (connect(fd, (struct sockaddr *)&addr, len) < 0)
+    if (connect(fd, &addr.any, abx_address_len(&addr)) < 0)
         return errno == EINPROGRESS ? -ETIMEDOUT : -errno;
     r = abx_fd_set_nonblock(fd, true);
     return r < 0 ? r : abx_fd_take(&fd);

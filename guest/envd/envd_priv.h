@@ -7,6 +7,7 @@
 #include "guest/caps/watch.h"
 #include "guest/envd/envd.h"
 #include "lib/connect/rpc.h"
+#include "lib/http/channel.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
 #include "lib/wire/coding.h"
@@ -56,13 +57,11 @@ struct abx__envd {
     struct abx_rpc_server rpc;
     struct abx_rpc_budget rpc_budget;
     struct abx__state state;
-    struct abx_poll channel, tcp;
-    struct abx_timer tcp_retry;
+    struct abx_http_channel channel;
     struct abx_signal term, interrupt;
     uint64_t metrics_ticks; /* of the last sample, and when: metrics.c */
     int64_t metrics_at_ms;
     struct abx_buf scratch; /* an encoded event, within one call */
-    int tcp_fd;
     int exit_code;
 };
 /** The daemon behind a request. */

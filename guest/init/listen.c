@@ -1,27 +1,18 @@
 /* guest/init/listen.c: the gateway's TCP socket, made by PID 1 so that it outlives the gateway. */
 #include "guest/init/init.h"
 
-#include "lib/base/fd.h"
+#include "lib/base/address.h"
 #include "lib/base/parse.h"
+#include "lib/base/str.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "lib/base/banned.h"
 
 enum { BACKLOG = 1024, HOST_MAX = 64 };
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-/* "1.2.3.4:5000", "[::]:5000" or ":5000". The length of the address, or -EINVAL. */
-static int parse_address(const char *text, union address *ret)
+/* "1.2.3.4:5000", "[::]:5000" or ":5000". */
+static int parse_address(const char *text, union abx_address *ret)
 {
     struct abx_str all = abx_str(text);
     ptrdiff_t colon = abx_str_rchr(all, ':');
@@ -36,29 +27,13 @@ static int parse_address(const char *text, union address *ret)
         name = abx_str_sub(name, 1, name.len - 2);
     if (name.len > 0 && abx_str_to_c(name, host, sizeof(host)) < 0)
         return -EINVAL;
-    *ret = (union address){0};
-    if (is_v6) {
-        ret->v6.sin6_family = AF_INET6;
-        ret->v6.sin6_port = htons((uint16_t)port);
-        return inet_pton(AF_INET6, host, &ret->v6.sin6_addr) == 1 ? (int)sizeof(ret->v6) : -EINVAL;
-    }
-    ret->v4.sin_family = AF_INET;
-    ret->v4.sin_port = htons((uint16_t)port);
-    return inet_pton(AF_INET, host, &ret->v4.sin_addr) == 1 ? (int)sizeof(ret->v4) : -EINVAL;
+    int r = abx_address_parse(host, (uint16_t)port, ret);
+    return r == 0 && is_v6 != (ret->any.sa_family == AF_INET6) ? -EINVAL : r;
 }
 
 int abx_init_listen(const char *address)
 {
-    union address a;
-    int len = parse_address(address, &a);
-    if (len < 0)
-        return len;
-    ABX_AUTO_FD fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    int one = 1;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-        bind(fd, &a.any, (socklen_t)len) < 0 || listen(fd, BACKLOG) < 0)
-        return -errno;
-    return abx_fd_take(&fd);
+    union abx_address a;
+    int r = parse_address(address, &a);
+    return r < 0 ? r : abx_address_bind(&a, false, BACKLOG);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "guest/interpreter/interpreter.h"
 #include "guest/kernels/context.h"
+#include "lib/http/channel.h"
 #include "lib/http/client.h"
 #include "lib/http/server.h"
 
@@ -17,10 +18,9 @@ struct abx__interp {
     struct abx_http_server *http;
     struct abx_http_pool *envd;
     struct abx_contexts *contexts;
-    struct abx_poll channel, tcp;
-    struct abx_timer tcp_retry;
+    struct abx_http_channel channel;
     struct abx_signal term, interrupt;
-    int tcp_fd, exit_code;
+    int exit_code;
 };
 static inline struct abx__interp *abx__interp_of(const struct abx_http_req *req)
 {

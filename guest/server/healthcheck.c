@@ -3,16 +3,15 @@
 #include "guest/server/options.h"
 #include "guest/server/verbs.h"
 
+#include "lib/base/address.h"
 #include "lib/base/fd.h"
 #include "lib/base/str.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -46,8 +45,7 @@ static bool wait_for(const struct probe *p, int fd, short events)
 
 union address {
     struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
+    union abx_address ip;
     struct sockaddr_un un;
 };
 
@@ -63,13 +61,8 @@ static socklen_t address_of(const struct probe *p, union address *a)
             return 0;
         return sizeof(a->un);
     }
-    a->v4.sin_family = AF_INET;
-    a->v4.sin_port = htons((uint16_t)p->port);
-    if (inet_pton(AF_INET, abx_str_is(host, "localhost") ? "127.0.0.1" : p->host,
-                  &a->v4.sin_addr) == 1)
-        return sizeof(a->v4);
-    a->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)p->port)};
-    return inet_pton(AF_INET6, p->host, &a->v6.sin6_addr) == 1 ? sizeof(a->v6) : 0;
+    int r = abx_address_of_host(p->host, (uint16_t)p->port, &a->ip);
+    return r < 0 ? 0 : abx_address_len(&a->ip);
 }
 
 static int dial(const struct probe *p)

@@ -3,13 +3,12 @@
 
 #include "guest/server/environment.h"
 
+#include "lib/base/address.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -38,47 +37,15 @@ static int check_port(int64_t port, struct abx_error *err)
     return 0;
 }
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static socklen_t address_of(const char *host, uint16_t port, union address *a)
-{
-    *a = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
-    if (inet_pton(AF_INET, strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, &a->v4.sin_addr) ==
-        1)
-        return sizeof(a->v4);
-    *a = (union address){.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)}};
-    return inet_pton(AF_INET6, host, &a->v6.sin6_addr) == 1 ? sizeof(a->v6) : 0;
-}
-
 int abx__bind_tcp(const char *host, int64_t port, struct abx_error *err)
 {
-    union address a;
-    int on = 1;
+    union abx_address a;
     if (check_port(port, err) < 0)
         return -1;
-    socklen_t len = address_of(host, (uint16_t)port, &a);
-    if (len == 0)
+    if (abx_address_of_host(host, (uint16_t)port, &a) < 0)
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "host '%s' is no address", host);
-    ABX_AUTO_FD fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return abx_err_sys(err, -errno, "socket");
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, &a.any, len) < 0)
-        return abx_err_sys(err, -errno, "%s port %lld", host, (long long)port);
-    return abx_fd_take(&fd);
-}
-
-int64_t abx__bound_port(int fd)
-{
-    union address a = {0};
-    socklen_t len = sizeof(a);
-    if (getsockname(fd, &a.any, &len) < 0)
-        return 0;
-    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+    int fd = abx_address_bind(&a, false, 0);
+    return fd < 0 ? abx_err_sys(err, fd, "%s port %lld", host, (long long)port) : fd;
 }
 
 int abx__listen_unix(const char *path, struct abx_error *err)

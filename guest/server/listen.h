@@ -9,8 +9,6 @@ enum { ABX__BACKLOG = 1024 };
 /** A bound socket that does not listen yet: a connect is refused until it does. @host: an address
  * or "localhost". The descriptor, or -1: taken, no such address, a port of the platform. */
 int abx__bind_tcp(const char *host, int64_t port, struct abx_error *err);
-/** The port of a bound socket; 0 for one that has none. */
-int64_t abx__bound_port(int fd);
 /** Listens at @path, for the owner alone; a socket file that nobody listens at is replaced. */
 int abx__listen_unix(const char *path, struct abx_error *err);
 /** Remembers NOTIFY_SOCKET and takes it, and what else systemd tells a service, out of the

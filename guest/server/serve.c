@@ -7,8 +7,8 @@
 #include "guest/server/options.h"
 #include "guest/server/verbs.h"
 #include "guest/server/view.h"
-#include "guest/server/view.h"
 
+#include "lib/base/address.h"
 #include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
@@ -120,7 +120,7 @@ static int bind_pty(struct abx__server *s)
         return 0;
     s->pty_fd = abx__bind_tcp(s->o.host, s->o.pty_port, &err);
     if (s->pty_fd >= 0) {
-        s->o.pty_port = abx__bound_port(s->pty_fd);
+        s->o.pty_port = abx_address_bound_port(s->pty_fd);
         return 0;
     }
     return pty_port_taken(s, &err);

@@ -78,7 +78,9 @@ static void on_sweep(struct abx_timer *t)
 static void adopt(struct abx_http_server *s, int take_fd, int tag)
 {
     struct abx_error err;
-    if (s->o.on_accept && !s->o.on_accept(s->o.user, take_fd, tag))
+    if (s->o.on_accept)
+        tag = s->o.on_accept(s->o.user, take_fd, tag);
+    if (tag < 0)
         abx_fd_close(&take_fd);
     else
         abx_http_server_adopt(s, take_fd, tag, &err); /* no memory: the peer sees a close */

@@ -43,7 +43,8 @@ struct abx_http_server_options {
     uint32_t idle_timeout_ms; /* between requests; default 640 s */
     uint32_t max_conns;       /* beyond: the listener pauses; default 2,000 */
     size_t high_water;        /* write queue per connection; default 64 KiB */
-    bool (*on_accept)(void *user, int fd, int listener_tag); /* may refuse; may be NULL */
+    /** The tag of a connection that a listener has accepted, -1 to refuse it. NULL: the listener's. */
+    int (*on_accept)(void *user, int fd, int listener_tag);
     /** Writes the JSON body that says why a request was not parsed. NULL: {"code","message"}. */
     void (*refusal)(void *user, int status, const char *message, struct abx_buf *out);
 };

@@ -253,7 +253,8 @@ static inline void kit_open(struct kit *k, struct abx_http_server_options o)
     k->fds_before = kit_count_fds();
     assert_int_equal(abx_loop_init(&k->loop, &err), 0);
     abx_buf_init(&k->got, 64 << 20);
-    o.on_request = kit_on_request;
+    if (o.on_request == NULL)
+        o.on_request = kit_on_request;
     o.user = k;
     assert_int_equal(abx_http_server_open(&k->loop, &o, &k->server, &err), 0);
 }
