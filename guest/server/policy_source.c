@@ -282,6 +282,7 @@ static int load_known(const struct abx__policy_args *args, struct abx_policy **r
     struct abx_report report;
     known_args.preset = NULL;
     known_args.without_groups = true;
+    known_args.no_env = true; /* views are compared: who may use them does not matter */
     if (read_confine(args, &known, err) < 0 ||
         (is_file(ABX_SERVER_POLICY_PATH) && read_file(ABX_SERVER_POLICY_PATH, &known, err) < 0)) {
         abx__policy_source_done(&known);
