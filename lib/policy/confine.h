@@ -59,6 +59,11 @@ const char *abx_confine_mode_name(enum abx_confine_mode mode);
  *  texts live in the arena or the policy. */
 struct abx_policy_view {
     struct abx_str_list read, write; /* roots with their links followed; write can be read too */
+    /* Files and folders that no process may see: denied by name wherever a file endpoint would show
+     * them, or by the endpoint itself. Landlock can not subtract: a mount over each holds it (S08). */
+    struct abx_str_list hidden;
+    bool has_deny;    /* some pattern denies */
+    bool is_advisory; /* one of them is not among `hidden`: wildcards, nothing there, the system's */
     struct abx_policy_ports connect, bind;
     bool no_udp, no_unix;
     bool is_narrow;     /* neither holds "*" nor is the only identity */

@@ -139,6 +139,62 @@ TEST(views_follow_from_file_endpoints_scopes_and_own_paths)
         check(&rows[i]);
 }
 
+/* S08: what no file endpoint shows is hidden from programs. */
+TEST(what_is_denied_by_name_everywhere_is_hidden)
+{
+#define FILES(paths) "{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":" paths "}}}"
+    static const struct row rows[] = {
+        {"{\"confine\":\"auto\"}", NULL, "shell", ""},
+        {FILES("{\"deny\":[\"/home/user/a\",\"/home/user/b/\"]}"), NULL, "shell",
+         "/home/user/a /home/user/b deny"},
+        /* patterns are not names */
+        {FILES("{\"deny\":[\"/home/user/a\",\"*.pem\",\"**/.ssh/**\"]}"), NULL, "shell",
+         "/home/user/a deny advisory"},
+        {FILES("{\"deny\":[\"/home/user/a?\",\"/home/[u]ser/b\"]}"), NULL, "shell",
+         "deny advisory"},
+        {FILES("{\"deny\":[\"/home/user/../x\",\"a\",\"b/c\"]}"), NULL, "shell", "deny advisory"},
+        /* outside the roots: those hold it. Above them: all is gone. */
+        {FILES("{\"deny\":[\"/srv/a\"]}"), NULL, "shell", "deny"},
+        {FILES("{\"deny\":[\"/home\"]}"), NULL, "shell", "/home deny"},
+        /* the system's own */
+        {FILES("{\"allow\":[\"/\"],\"deny\":[\"/etc/passwd\",\"/usr\",\"/proc\",\"/srv\"]}"), NULL,
+         "shell", "/srv deny advisory"},
+        /* one that shows it is enough; one that denies what lies above hides it too */
+        {"{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":{\"deny\":[\"/home/user/a\"]}},"
+         "\"files_list\":{\"paths\":{\"deny\":[]}}}}",
+         NULL, "shell", "/home/user/a deny"},
+        {"{\"confine\":\"auto\",\"endpoints\":{\"files_delete\":{\"paths\":{\"deny\":[\"/home/user/a\"]"
+         "}}}}",
+         NULL, "shell", "deny advisory"},
+        /* the endpoint's own, for what runs through it */
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/a\"]}}}}",
+         NULL, "shell", "/home/user/a deny"},
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/a\"]}}}}",
+         NULL, "process_start", ""},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct abx_policy *p = load(rows[i].text, NULL);
+        struct abx_policy_identity who;
+        struct abx_policy_view v;
+        struct abx_arena a;
+        ABX_AUTO_BUF out;
+        abx_buf_init(&out, 4096);
+        abx_arena_init(&a, 4 << 20);
+        assert_true(abx_policy_identity_at(p, 0, &who));
+        assert_int_equal(abx_policy_view(p, abx_policy_rule(p, abx_str(rows[i].endpoint)), &who, NULL,
+                                         NULL, &a, &v),
+                         0);
+        for (size_t k = 0; k < v.hidden.count; k++)
+            abx_buf_putf(&out, "%s%.*s", k ? " " : "", ABX_STR_FMT(v.hidden.items[k]));
+        abx_buf_putf(&out, "%s%s", v.has_deny ? (v.hidden.count ? " deny" : "deny") : "",
+                     v.is_advisory ? " advisory" : "");
+        if (strcmp(out.ptr, rows[i].want) != 0)
+            fail_msg("%s by %s: '%s', not '%s'", rows[i].text, rows[i].endpoint, out.ptr, rows[i].want);
+        abx_arena_done(&a);
+        abx_policy_unref(p);
+    }
+}
+
 /* Roots mean what their links mean, and are cut by what they mean. */
 static struct abx_str resolve(void *ctx, struct abx_str path, struct abx_arena *a)
 {

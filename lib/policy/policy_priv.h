@@ -167,7 +167,23 @@ int abx__merge(struct abx__load *l);
 /* What the parents of @r allow bounds it too; they are merged already. Nothing for other rules. */
 void abx__inherit(struct abx__load *l, struct abx_policy_rule *r);
 
-/* ---- confine_doc.c, view.c ---- */
+/* ---- confine_doc.c, view.c, hide.c ---- */
+
+/* What a view is made from. */
+struct abx__hiding {
+    const struct abx_policy *policy;
+    const struct abx_policy_rule *rule; /* NULL: of no endpoint in particular */
+    const struct abx_policy_identity *who;
+    abx_policy_resolve_fn *resolve;
+    void *ctx;
+    struct abx_arena *arena;
+};
+/* Fills hidden, has_deny and is_advisory of @ret, whose roots are there. -1 without memory. */
+int abx__view_hide(const struct abx__hiding *h, struct abx_policy_view *ret);
+/* @path is @root or lies beneath it; both without a slash at the end. */
+bool abx__root_holds(struct abx_str root, struct abx_str path);
+/* A published file endpoint that @who may call. */
+bool abx__shows_files(const struct abx_policy_rule *r, const struct abx_policy_identity *who);
 
 void abx__confine_defaults(struct abx_policy_confine *c);
 void abx__read_confine(struct abx__load *l, const struct abx_json_node *n);

@@ -51,7 +51,7 @@ struct builder {
     bool no_memory;
 };
 
-static bool holds(struct abx_str root, struct abx_str path)
+bool abx__root_holds(struct abx_str root, struct abx_str path)
 {
     if (abx_str_is(root, "/"))
         return true;
@@ -63,10 +63,10 @@ static void add(struct roots *set, struct abx_str path)
 {
     size_t kept = 0;
     for (size_t i = 0; i < set->count; i++)
-        if (holds(set->items[i], path))
+        if (abx__root_holds(set->items[i], path))
             return;
     for (size_t i = 0; i < set->count; i++)
-        if (!holds(path, set->items[i]))
+        if (!abx__root_holds(path, set->items[i]))
             set->items[kept++] = set->items[i];
     set->count = kept;
     if (set->count == ROOTS_MAX)
@@ -91,8 +91,8 @@ static struct abx_str meaning(struct builder *b, struct abx_str path)
 /* Process, kernel and device files are nobody's root. */
 static bool is_special(struct abx_str path)
 {
-    return holds(ABX_STR("/proc"), path) || holds(ABX_STR("/sys"), path) ||
-           holds(ABX_STR("/dev"), path);
+    return abx__root_holds(ABX_STR("/proc"), path) || abx__root_holds(ABX_STR("/sys"), path) ||
+           abx__root_holds(ABX_STR("/dev"), path);
 }
 
 static void add_path(struct builder *b, struct roots *set, struct abx_str path)
@@ -100,6 +100,12 @@ static void add_path(struct builder *b, struct roots *set, struct abx_str path)
     struct abx_str real = meaning(b, path);
     if (real.ptr != NULL && !is_special(real))
         add(set, real);
+}
+
+bool abx__shows_files(const struct abx_policy_rule *r, const struct abx_policy_identity *who)
+{
+    return r->group == ABX_GROUP_FILE_OPS && r->endpoint != NULL && !abx_policy_is_extension(r) &&
+           abx__reaches(r, who);
 }
 
 static void add_roots_of(struct builder *b, struct roots *set, const struct abx_policy_rule *r)
@@ -124,8 +130,7 @@ static void derive(struct builder *b, const struct abx_policy_identity *who)
     bool any = false;
     for (size_t i = 0; i < p->rule_count; i++) {
         const struct abx_policy_rule *r = &p->rules[i];
-        if (r->group != ABX_GROUP_FILE_OPS || r->endpoint == NULL || abx_policy_is_extension(r) ||
-            !abx__reaches(r, who))
+        if (!abx__shows_files(r, who))
             continue;
         any = true;
         add_roots_of(b, &b->read, r);
@@ -143,9 +148,9 @@ static void cut(struct roots *set, const struct roots *bounds)
     set->count = 0;
     for (size_t i = 0; i < all.count; i++)
         for (size_t k = 0; k < bounds->count; k++) {
-            if (holds(bounds->items[k], all.items[i]))
+            if (abx__root_holds(bounds->items[k], all.items[i]))
                 add(set, all.items[i]);
-            else if (holds(all.items[i], bounds->items[k]))
+            else if (abx__root_holds(all.items[i], bounds->items[k]))
                 add(set, bounds->items[k]);
         }
 }
@@ -237,6 +242,8 @@ int abx_policy_view(const struct abx_policy *p, const struct abx_policy_rule *ru
         add_path(b, &b->write, c->write.items[i]);
     ret->read = keep(b, &b->read);
     ret->write = keep(b, &b->write);
+    if (abx__view_hide(&(struct abx__hiding){p, rule, who, resolve, ctx, a}, ret) < 0)
+        return -1;
     set_network(&c->network, ret);
     ret->is_privileged = c->privileged && !ret->is_narrow;
     ret->needs = needs_of(p, ret);

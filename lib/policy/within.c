@@ -303,8 +303,30 @@ static bool ports_within(const struct abx_policy_ports *n, const struct abx_poli
     return n->is_limited;
 }
 
+/* What no process of the wide one sees, none of the narrow one does: hidden, or outside its roots. */
+static bool hidden_within(const struct abx_policy_view *n, const struct abx_policy_view *w)
+{
+    for (size_t i = 0; i < w->hidden.count; i++) {
+        struct abx_str path = w->hidden.items[i];
+        bool is_hidden = false, is_reached = false;
+        for (size_t k = 0; k < n->hidden.count; k++)
+            is_hidden = is_hidden || abx__root_holds(n->hidden.items[k], path);
+        for (size_t k = 0; k < n->read.count; k++)
+            is_reached = is_reached || abx__root_holds(n->read.items[k], path) ||
+                         abx__root_holds(path, n->read.items[k]);
+        for (size_t k = 0; k < n->write.count; k++)
+            is_reached = is_reached || abx__root_holds(n->write.items[k], path) ||
+                         abx__root_holds(path, n->write.items[k]);
+        if (is_reached && !is_hidden)
+            return false;
+    }
+    return true;
+}
+
 static bool view_within(const struct abx_policy_view *n, const struct abx_policy_view *w)
 {
+    if (!hidden_within(n, w))
+        return false;
     for (size_t i = 0; i < n->read.count; i++)
         if (!is_beneath_any(n->read.items[i], w->read) &&
             !is_beneath_any(n->read.items[i], w->write))
@@ -337,7 +359,8 @@ static bool rule_view_within(const struct pair *p, const struct abx_policy_rule 
 
 static bool has_own_paths(const struct abx_policy_rule *r)
 {
-    return r != NULL && r->takes_paths && (r->paths.allow.count > 0 || r->paths.read_only);
+    return r != NULL && r->takes_paths &&
+           (r->paths.allow.count > 0 || r->paths.deny.count > 0 || r->paths.read_only);
 }
 
 /* All endpoints without paths of their own have one view. */

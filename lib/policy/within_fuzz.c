@@ -1,7 +1,8 @@
 /* lib/policy/within_fuzz.c: the property that a narrower document never allows more. The bytes choose
  * a document, a change of it, and nothing is believed: where abx_policy_is_within() says yes, every
  * caller is asked for at every endpoint, with paths, commands, names and variables, and what the
- * narrower one allows the wider one must allow too. A document is within itself. */
+ * narrower one allows the wider one must allow too: to requests, and to the processes that they
+ * start (files read and written, ports, sockets, privileges, limits). A document is within itself. */
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/policy/guards.h"
@@ -49,6 +50,8 @@ static const char *const parts[] = {
     "\"paths\":{\"allow\":[\"/\"]}",
     "\"paths\":{\"deny\":[\"*.pem\"]}",
     "\"paths\":{\"deny\":[\"/srv/a\",\"**/.env\"],\"read_only\":true}",
+    "\"paths\":{\"deny\":[\"/srv/a\"]}",
+    "\"paths\":{\"allow\":[\"/srv\",\"/srv/a/b\"],\"deny\":[\"/srv/a\",\"/srv/c/\"]}",
     "\"paths\":{\"symlinks\":\"never\"}",
     "\"paths\":{\"read_only\":false}",
     "\"limits\":{\"rate_per_minute\":2}",
@@ -71,6 +74,10 @@ static const char *const confines[] = {
     "{\"mode\":\"auto\",\"write\":[\"/data\"]}",
     "{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80],\"udp\":false}}",
     "{\"mode\":\"auto\",\"read\":[\"/srv\"],\"rlimits\":{\"nofile\":64},\"privileged\":true}",
+    "{\"mode\":\"advisory\",\"read\":[\"/srv/a/b\"],\"network\":{\"bind_ports\":[],\"unix\":true}}",
+    "{\"mode\":\"require\",\"write\":[\"/\"],\"network\":{\"connect_ports\":[80,81]},"
+    "\"rlimits\":{\"nofile\":32,\"nproc\":5}}",
+    "{\"mode\":\"auto\",\"nested_pty\":true,\"network\":{\"bind_ports\":[0,80],\"unix\":false}}",
 };
 
 static void put_rule(struct chooser *c, struct abx_buf *out)
@@ -232,6 +239,86 @@ static void ask_words(const struct both *b)
         ABX_ASSERT(may_open(b->w, urls[i]) || !may_open(b->n, urls[i]));
 }
 
+/* ---- what a process may do ---- */
+
+static bool is_in(struct abx_str_list roots, const char *path)
+{
+    for (size_t i = 0; i < roots.count; i++) {
+        struct abx_str root = roots.items[i];
+        size_t len = root.len == 1 ? 0 : root.len; /* "/" holds everything */
+        if (strncmp(path, root.ptr, len) == 0 && (path[len] == '/' || path[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* @layers 0: the kernel holds nothing. Hidden is held where the server may mount; both are asked. */
+static bool process_opens(const struct abx_policy_view *v, const char *path, bool writes, bool mounts)
+{
+    if (v->layers == 0)
+        return true;
+    if (mounts && !v->is_privileged && is_in(v->hidden, path))
+        return false;
+    return !(v->layers & ABX_LAYER_FILES) || is_in(v->write, path) ||
+           (!writes && is_in(v->read, path));
+}
+
+static bool process_uses(const struct abx_policy_view *v, const struct abx_policy_ports *ports,
+                         uint16_t port)
+{
+    if (!(v->layers & ABX_LAYER_NETWORK) || v->is_privileged || !ports->is_limited)
+        return true;
+    for (size_t i = 0; i < ports->count; i++)
+        if (ports->items[i] == port)
+            return true;
+    return false;
+}
+
+static bool process_opens_socket(const struct abx_policy_view *v, bool is_forbidden)
+{
+    return !(v->layers & ABX_LAYER_NETWORK) || v->is_privileged || !is_forbidden;
+}
+
+static void compare_views(const struct abx_policy_view *n, const struct abx_policy_view *w)
+{
+    static const char *const paths[] = {"/srv",   "/srv/a", "/srv/a/b/x", "/srv/c", "/srv/b", "/data",
+                                        "/data/x", "/etc/x", "/",          "/srvx",  "/srv/a/.env"};
+    static const uint16_t ports[] = {0, 22, 80, 81, 443};
+    for (size_t i = 0; i < ABX_COUNTOF(paths); i++)
+        for (unsigned how = 0; how < 4; how++)
+            ABX_ASSERT(process_opens(w, paths[i], how & 1, how & 2) ||
+                       !process_opens(n, paths[i], how & 1, how & 2));
+    for (size_t i = 0; i < ABX_COUNTOF(ports); i++) {
+        ABX_ASSERT(process_uses(w, &w->connect, ports[i]) ||
+                   !process_uses(n, &n->connect, ports[i]));
+        ABX_ASSERT(process_uses(w, &w->bind, ports[i]) || !process_uses(n, &n->bind, ports[i]));
+    }
+    ABX_ASSERT(process_opens_socket(w, w->no_udp) || !process_opens_socket(n, n->no_udp));
+    ABX_ASSERT(process_opens_socket(w, w->no_unix) || !process_opens_socket(n, n->no_unix));
+    ABX_ASSERT(w->is_privileged || !n->is_privileged || w->layers == 0);
+}
+
+/* What is started through the rule for @n can do nothing that it could not for @w. */
+static void ask_process(const struct both *b, const struct abx_policy_identity *n,
+                        const struct abx_policy_identity *w)
+{
+    const struct abx_policy_confine *nc = abx_policy_confinement(b->narrow),
+                                    *wc = abx_policy_confinement(b->wide);
+    struct abx_policy_view nv, wv;
+    struct abx_arena a;
+    if (!abx_policy_runs_programs(b->n))
+        return;
+    abx_arena_init(&a, 8 << 20);
+    ABX_ASSERT(abx_policy_view(b->narrow, b->n, n, NULL, NULL, &a, &nv) == 0);
+    ABX_ASSERT(abx_policy_view(b->wide, b->w, w, NULL, NULL, &a, &wv) == 0);
+    compare_views(&nv, &wv);
+    for (int i = 0; i < ABX_RLIMIT__COUNT && wv.layers != 0; i++)
+        ABX_ASSERT(!wc->rlimits[i].is_set ||
+                   (nc->rlimits[i].is_set && nc->rlimits[i].value <= wc->rlimits[i].value));
+    ABX_ASSERT(wv.layers == 0 || wc->nested_pty || !nc->nested_pty);
+    abx_arena_done(&a);
+}
+
 /* Who the credential of @n is to the other policy; false: a stranger. */
 static bool same_caller(const struct both *b, const struct abx_policy_identity *n,
                         struct abx_policy_identity *ret)
@@ -261,6 +348,7 @@ static void ask_callers(const struct both *b)
             continue;
         ABX_ASSERT(same_caller(b, &n, &w));
         ABX_ASSERT(abx_policy_judge(b->wide, b->w, &w, &v));
+        ask_process(b, &n, &w);
         reached = true;
     }
     if (!reached)
