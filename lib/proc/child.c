@@ -138,10 +138,24 @@ CHILD_CODE _Noreturn static void exec_first(const struct abx__proc_start *s)
     fail(s, ABX__STAGE_EXEC, errnum);
 }
 
+/* Where nobody opens it there is nobody to run for. */
+CHILD_CODE static void pass_gate(int fd)
+{
+    char byte;
+    while (fd > 0) {
+        ssize_t n = read(fd, &byte, 1);
+        if (n == 1)
+            return;
+        if (n == 0 || errno != EINTR)
+            syscall(SYS_exit_group, 127);
+    }
+}
+
 CHILD_CODE int abx__proc_child(void *start)
 {
     struct abx__proc_start s = *(const struct abx__proc_start *)start;
     const struct abx_proc_spec *spec = s.spec;
+    pass_gate(s.gate_fd);
     s.error_fd = move_up(&s, s.error_fd);
     set_session(&s);
     set_stdio(&s);
@@ -149,6 +163,9 @@ CHILD_CODE int abx__proc_child(void *start)
     umask(spec->umask != 0 ? (mode_t)spec->umask : 022);
     if (s.confine != NULL && abx__confine_limit(s.confine) < 0)
         fail(&s, ABX__STAGE_LIMITS, errno);
+    if (s.confine != NULL && s.confine->mounts_fd >= 0 &&
+        abx__confine_enter_mounts(s.confine->mounts_fd) < 0)
+        fail(&s, ABX__STAGE_MOUNTS, errno);
     set_ids(&s);
     if (spec->cwd != NULL && chdir(spec->cwd) < 0)
         fail(&s, ABX__STAGE_CWD, errno);

@@ -11,6 +11,7 @@
 #include <linux/seccomp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -63,6 +64,7 @@ static const struct {
     size_t ruleset_bytes; /* that this version takes */
 } versions[] = {{1, (1U << 13) - 1, 8}, {2, FS_REFER, 8}, {3, FS_TRUNCATE, 8},
                 {4, 0, 16},             {5, FS_IOCTL_DEV, 16}, {6, 0, 24}};
+enum { LOW_FDS = 10 /* the child puts others there */ };
 enum { FILES_ABI = 3, NETWORK_ABI = 4, SIGNALS_ABI = 6 };
 
 /* MAKE_CHAR and MAKE_BLOCK belong to nobody. */
@@ -89,6 +91,7 @@ struct abx_confine {
     size_t root_count;
     struct abx_confine_ports connect, bind; /* items: heap */
     unsigned layers;
+    struct abx_confine_scope *scope; /* NULL: none */
 };
 
 /* ---- what the kernel has ---- */
@@ -159,7 +162,7 @@ static struct ruleset attributes(const struct abx_confine *c, size_t *ret_bytes)
         }
     if (c->layers & ABX_CONFINE_NETWORK)
         attr.net = (c->connect.is_limited ? NET_CONNECT : 0U) | (c->bind.is_limited ? NET_BIND : 0U);
-    if (c->layers & ABX_CONFINE_SIGNALS)
+    if ((c->layers & ABX_CONFINE_SIGNALS) && c->scope == NULL)
         attr.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
     return attr;
 }
@@ -184,6 +187,17 @@ static int make_ruleset(const struct abx_confine *c, int tty_fd)
     if (r == 0 && (attr.net & NET_BIND))
         r = add_ports(fd, &c->bind, NET_BIND);
     return r < 0 ? r : abx_fd_take(&fd);
+}
+
+int abx__confine_scope_rules(void)
+{
+    struct abx_confine c = {.layers = ABX_CONFINE_SIGNALS};
+    return make_ruleset(&c, -1);
+}
+
+struct abx_confine_scope *abx__confine_scope(const struct abx_confine *c)
+{
+    return c->scope;
 }
 
 int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__confine_child *ret,
@@ -232,6 +246,14 @@ static int copy_roots(struct abx_confine *c, const struct abx_confine_spec *spec
     return 0;
 }
 
+static int copy_mounts(struct abx_confine *c, int fd)
+{
+    if (fd <= 0)
+        return 0;
+    c->child.mounts_fd = fcntl(fd, F_DUPFD_CLOEXEC, LOW_FDS);
+    return c->child.mounts_fd < 0 ? -errno : 0;
+}
+
 static void add_filter(struct abx__confine_child *child, enum abx__filter which)
 {
     child->filters[child->filter_count++] = &filters[which];
@@ -255,6 +277,8 @@ static void choose_filters(struct abx_confine *c, const struct abx_confine_spec 
 static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
 {
     c->layers = spec->layers & abx_confine_supported();
+    if (c->layers & ABX_CONFINE_SIGNALS)
+        c->scope = abx_confine_scope_ref(spec->scope);
     if (spec->keeps_privileges) /* a filter would need no_new_privs, or be undone by root */
         c->layers &= ABX_CONFINE_FILES | ABX_CONFINE_SIGNALS;
     c->child.keeps_privileges = spec->keeps_privileges;
@@ -265,6 +289,8 @@ static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
         r = copy_ports(&c->connect, &spec->connect);
     if (r == 0)
         r = copy_ports(&c->bind, &spec->bind);
+    if (r == 0)
+        r = copy_mounts(c, spec->mounts_fd);
     if (r < 0)
         return r;
     choose_filters(c, spec);
@@ -280,7 +306,7 @@ int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confin
     if (c == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     c->refs = 1;
-    c->child.ruleset_fd = -1;
+    c->child.ruleset_fd = c->child.mounts_fd = -1;
     int r = fill(c, spec);
     if (r < 0) {
         abx_confine_unref(c);
@@ -304,6 +330,9 @@ void abx_confine_unref(const struct abx_confine *shared)
         return;
     if (c->child.ruleset_fd >= 0)
         close(c->child.ruleset_fd);
+    if (c->child.mounts_fd >= 0)
+        close(c->child.mounts_fd);
+    abx_confine_scope_unref(c->scope);
     free(c->roots);
     free((void *)(uintptr_t)c->connect.items);
     free((void *)(uintptr_t)c->bind.items);
@@ -313,4 +342,39 @@ void abx_confine_unref(const struct abx_confine *shared)
 unsigned abx_confine_layers(const struct abx_confine *c)
 {
     return c->layers;
+}
+
+/* ---- this process itself ---- */
+
+/* Landlock holds the calling thread and what it starts. */
+static bool is_only_thread(void)
+{
+#ifdef __SANITIZE_THREAD__
+    return true; /* its own thread is there from the first moment */
+#else
+    enum { DOT_AND_DOTDOT = 2 };
+    struct stat st;
+    return stat("/proc/self/task", &st) == 0 && st.st_nlink == DOT_AND_DOTDOT + 1;
+#endif
+}
+
+int abx_confine_self(const struct abx_confine_root *roots, size_t count)
+{
+    struct abx_confine c = {.roots = (struct abx_confine_root *)(uintptr_t)roots,
+                            .root_count = count,
+                            .layers = ABX_CONFINE_FILES};
+    if (!(abx_confine_supported() & ABX_CONFINE_FILES))
+        return -EOPNOTSUPP;
+    if (!is_only_thread())
+        return -EBUSY;
+    ABX_AUTO_FD fd = make_ruleset(&c, -1);
+    if (fd < 0)
+        return fd;
+    if (syscall(SYS_landlock_restrict_self, fd, 0) == 0)
+        return 0;
+    /* Without CAP_SYS_ADMIN the kernel wants a promise that no program brings new rights. */
+    if (errno != EPERM || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        syscall(SYS_landlock_restrict_self, fd, 0) < 0)
+        return -errno;
+    return 0;
 }

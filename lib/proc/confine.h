@@ -44,6 +44,16 @@ struct abx_confine_limit {
     int resource; /* RLIMIT_* */
     uint64_t value;
 };
+/* Processes of one scope signal each other and reach each other's abstract sockets, whichever of its
+ * confinements they run under; nobody else, and nobody outside does them (layer ABX_CONFINE_SIGNALS).
+ * Without a scope each process is one of its own, with what it starts. Counted from
+ * any thread; its keeper, a process, is started with the first that needs it. */
+struct abx_confine_scope;
+struct abx_confine_scope *abx_confine_scope_new(void); /* NULL without memory */
+/** Both accept NULL; with the last reference its keeper goes, not what runs in it. */
+struct abx_confine_scope *abx_confine_scope_ref(struct abx_confine_scope *s);
+void abx_confine_scope_unref(struct abx_confine_scope *s);
+
 struct abx_confine_spec {
     unsigned layers; /* to apply; those that the kernel lacks are left out */
     /* Up to two lists, so that the system's can be shared. Copied; the descriptors are not. */
@@ -52,6 +62,8 @@ struct abx_confine_spec {
     struct abx_confine_ports connect, bind; /* with ABX_CONFINE_NETWORK */
     bool no_udp, no_unix;
     bool keeps_privileges; /* sudo works: no no_new_privs, no seccomp, capabilities stay */
+    struct abx_confine_scope *scope; /* counted; NULL: each start is its own */
+    int mounts_fd; /* of abx_confine_hide(), copied; 0 or -1: those of this process */
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX]; /* core is always 0 */
     size_t limit_count;
 };
@@ -64,3 +76,13 @@ const struct abx_confine *abx_confine_ref(const struct abx_confine *c);
 void abx_confine_unref(const struct abx_confine *c);
 /** The layers that a child gets. */
 unsigned abx_confine_layers(const struct abx_confine *c);
+
+/** A mount namespace as this process has, but for @paths: an empty file or folder that nobody may open
+ *  covers each of them (absolute, no links). For abx_confine_spec.mounts_fd. A CLOEXEC descriptor, or
+ *  -errno; -EPERM: without CAP_SYS_ADMIN, or this process may not mount (abx_confine_self()). The
+ *  cover lies on the file that is there now. Blocks. */
+int abx_confine_hide(const char *const *paths, size_t count);
+/** Holds this process itself, and with it all that it starts, to the files of @roots, by Landlock:
+ *  without a way back, and from then on it mounts nothing (security S26). 0, or -errno: -EOPNOTSUPP on
+ *  a kernel without it, -EBUSY when there are other threads already, which would stay free. */
+int abx_confine_self(const struct abx_confine_root *roots, size_t count);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,6 +375,279 @@ TEST(m09_a_confined_terminal_is_the_only_one)
     close(slave);
     close(master);
     close(other);
+    place_done(&p);
+}
+
+/* ---- S08: hidden files ---- */
+
+static void hide(struct place *p, const char *const *names, size_t count)
+{
+    char paths[4][PATH_MAX];
+    const char *list[4];
+    assert_true(count <= ABX_COUNTOF(paths));
+    for (size_t i = 0; i < count; i++) {
+        snprintf(paths[i], sizeof(paths[i]), "%s/%s", p->dir, names[i]);
+        list[i] = paths[i];
+    }
+    int fd = abx_confine_hide(list, count);
+    if (fd < 0)
+        fail_msg("hide: %s", strerrordesc_np(-fd));
+    confine(p, (struct abx_confine_spec){.layers = ALL, .mounts_fd = fd});
+    close(fd);
+}
+
+/* What lies beneath a root and is denied by its name: by no way in, also not by root's. */
+TEST(s08_hidden_files_can_not_be_opened)
+{
+    static const char *const hidden[] = {"rw/f", "ro"};
+    static const struct row rows[] = {
+        {"read", "%s/rw/f", DENIED},     {"write", "%s/rw/f", DENIED}, {"truncate", "%s/rw/f", DENIED},
+        {"unlink", "%s/rw/f", DENIED},   {"rename", "%s/rw/f", DENIED}, {"link", "%s/rw/f", DENIED},
+        {"umount", "%s/rw/f", DENIED},   {"read", "%s/ro/f", DENIED},  {"list", "%s/ro", DENIED},
+        {"write", "%s/ro/new", DENIED},  {"umount", "%s/ro", DENIED},  {"mount", "%s/rw", DENIED},
+        {"unshare-mount", "", DENIED},   {"setns-mounts", "1", DENIED},
+        {"read", "%s/rw/../ro/f", DENIED}, {"write", "%s/rw/new", ALLOWED},
+        {"read", "%s/rw/new", ALLOWED},  {"read", "/proc/self/stat", ALLOWED},
+    };
+    struct place p;
+    if (geteuid() != 0)
+        skip();
+    place_init(&p);
+    hide(&p, hidden, ABX_COUNTOF(hidden));
+    check_rows(&p, rows, ABX_COUNTOF(rows));
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/ro/f", p.dir); /* nothing of it shows outside */
+    assert_int_equal(access(path, R_OK), 0);
+    snprintf(path, sizeof(path), "%s/rw/f", p.dir);
+    assert_int_equal(access(path, R_OK), 0);
+    place_done(&p);
+}
+
+TEST(s08_what_is_not_there_or_a_link_can_not_be_hidden)
+{
+    struct place p;
+    char path[PATH_MAX];
+    const char *list[] = {path};
+    if (geteuid() != 0)
+        skip();
+    place_init(&p);
+    snprintf(path, sizeof(path), "%s/none", p.dir);
+    assert_int_equal(abx_confine_hide(list, 1), -ENOENT);
+    assert_int_equal(symlink("rw", path), 0);
+    assert_int_equal(abx_confine_hide(list, 1), -ELOOP);
+    place_done(&p);
+}
+
+/* ---- M11: processes of one scope ---- */
+
+struct scoped {
+    struct abx_confine_scope *scope;
+    const struct abx_confine *one, *two, *other; /* the first two share it */
+};
+
+static void scoped_init(struct place *p, struct scoped *s)
+{
+    s->scope = abx_confine_scope_new();
+    struct abx_confine_scope *another = abx_confine_scope_new();
+    assert_non_null(s->scope);
+    assert_non_null(another);
+    confine(p, (struct abx_confine_spec){.layers = ALL, .scope = s->scope});
+    s->one = p->confine;
+    confine(p, (struct abx_confine_spec){.layers = ALL, .scope = s->scope, .no_udp = true});
+    s->two = p->confine;
+    confine(p, (struct abx_confine_spec){.layers = ALL, .scope = another});
+    s->other = p->confine;
+    abx_confine_scope_unref(another);
+}
+
+static void scoped_done(struct place *p, struct scoped *s)
+{
+    p->confine = NULL;
+    abx_confine_unref(s->one);
+    abx_confine_unref(s->two);
+    abx_confine_unref(s->other);
+    abx_confine_scope_unref(s->scope);
+    place_done(p);
+}
+
+static struct abx_proc *start_sleeper(struct place *p, const struct abx_confine *c)
+{
+    char *argv[] = {(char[]){"/bin/sleep"}, (char[]){"60"}, NULL};
+    struct abx_error err = {0};
+    struct abx_proc *child = NULL;
+    struct abx_proc_spec spec = {.path = argv[0],
+                                 .argv = argv,
+                                 .envp = no_env,
+                                 .stdio = {-1, -1, 2},
+                                 .oom_score_adj = INT_MIN,
+                                 .new_session = true,
+                                 .confine = c};
+    if (abx_proc_spawn(&p->loop, &spec, on_exit_stop, p, &child, &err) < 0)
+        fail_msg("%s", err.msg);
+    return child;
+}
+
+static void end_sleeper(struct place *p, struct abx_proc *sleeper)
+{
+    assert_int_equal(abx_proc_signal(sleeper, SIGKILL), 0);
+    abx_loop_run(&p->loop);
+    p->loop.stopping = false;
+    abx_proc_close(sleeper);
+    assert_false(p->timed_out);
+}
+
+static int by(struct place *p, const struct abx_confine *c, const char *name, const char *arg)
+{
+    p->confine = c;
+    return attempt(p, name, arg);
+}
+
+TEST(m11_processes_of_one_scope_signal_each_other_and_nobody_else)
+{
+    struct place p;
+    struct scoped s;
+    char pid[32], self[32];
+    place_init(&p);
+    scoped_init(&p, &s);
+    struct abx_proc *sleeper = start_sleeper(&p, s.one);
+    snprintf(pid, sizeof(pid), "%d", abx_proc_pid(sleeper));
+    snprintf(self, sizeof(self), "%d", getpid());
+    assert_int_equal(by(&p, s.one, "signal", pid), ALLOWED);
+    assert_int_equal(by(&p, s.two, "signal", pid), ALLOWED);
+    assert_int_equal(by(&p, s.other, "signal", pid), DENIED);
+    assert_int_equal(by(&p, s.two, "signal", self), DENIED);
+    /* to look into another call is more than to end it */
+    assert_int_equal(by(&p, s.two, "ptrace-seize", pid), DENIED);
+    assert_int_equal(by(&p, s.two, "environ", pid), DENIED);
+    assert_int_equal(by(&p, s.two, "vm-read", pid), DENIED);
+    /* each has its own bounds in there */
+    assert_int_equal(by(&p, s.one, "udp", "9"), ALLOWED);
+    assert_int_equal(by(&p, s.two, "udp", "9"), DENIED);
+    assert_int_equal(by(&p, s.two, "read", "/etc/shadow"), DENIED);
+    assert_int_equal(by(&p, s.two, "new-privileges", ""), DENIED);
+    end_sleeper(&p, sleeper);
+    scoped_done(&p, &s);
+}
+
+static int shell(struct place *p, const char *text)
+{
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char *)(uintptr_t)text, NULL};
+    return run(p, argv, 0);
+}
+
+/* Whoever is kept can stop or kill the keeper; the next start goes on all the same. */
+TEST(m11_a_keeper_that_is_stopped_or_killed_holds_nobody_up)
+{
+    struct place p;
+    struct scoped s;
+    char pid[32];
+    place_init(&p);
+    scoped_init(&p, &s);
+    p.confine = s.one;
+    assert_int_equal(shell(&p, "kill -STOP -1; exit 7"), 7);
+    assert_int_equal(shell(&p, "exit 3"), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(shell(&p, "kill -KILL -1; exit 7"), 7);
+        assert_int_equal(shell(&p, "exit 3"), 3);
+    }
+    assert_int_equal(shell(&p, "kill -TERM -1; kill -QUIT -1; kill -INT -1; exit 7"), 7);
+    struct abx_proc *sleeper = start_sleeper(&p, s.one);
+    snprintf(pid, sizeof(pid), "%d", abx_proc_pid(sleeper));
+    assert_int_equal(by(&p, s.two, "signal", pid), ALLOWED);
+    end_sleeper(&p, sleeper);
+    scoped_done(&p, &s);
+}
+
+/* Errors, streams, folders, terminals and variables come through the keeper as they do without one. */
+TEST(m11_a_start_in_a_scope_is_a_start)
+{
+    struct place p;
+    struct scoped s;
+    struct abx_error err = {0};
+    struct abx_proc *child;
+    place_init(&p);
+    scoped_init(&p, &s);
+    p.confine = s.one;
+    assert_int_equal(shell(&p, "test \"$PATH\" = /usr/bin:/bin && test -c /dev/stdin && test -f rw/f"),
+                     0);
+    char *none[] = {(char[]){"/bin/none-such"}, NULL};
+    struct abx_proc_spec spec = {.path = none[0],
+                                 .argv = none,
+                                 .envp = no_env,
+                                 .stdio = {-1, -1, -1},
+                                 .oom_score_adj = INT_MIN,
+                                 .confine = s.one};
+    assert_int_equal(abx_proc_spawn(&p.loop, &spec, NULL, NULL, &child, &err), -1);
+    assert_int_equal(err.code, ABX_NOT_FOUND);
+    spec.path = none[0] = (char[]){"/bin/true"};
+    spec.cwd = "/none-such";
+    assert_int_equal(abx_proc_spawn(&p.loop, &spec, NULL, NULL, &child, &err), -1);
+    assert_int_equal(err.code, ABX_INVALID_ARGUMENT);
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), unlock = 0;
+    char name[64];
+    assert_int_equal(ioctl(master, TIOCSPTLCK, &unlock), 0);
+    assert_int_equal(ptsname_r(master, name, sizeof(name)), 0);
+    int slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char *own[] = {p.attack, (char[]){"write"}, name, NULL};
+    assert_int_equal(run(&p, own, slave), ALLOWED);
+    close(slave);
+    close(master);
+    scoped_done(&p, &s);
+}
+
+/* ---- S26: this process itself ---- */
+
+static int confine_itself(void *arg)
+{
+    struct place *p = arg;
+    char path[PATH_MAX];
+    if (abx_confine_self(p->roots, p->root_count) != 0)
+        return 1;
+    snprintf(path, sizeof(path), "%s/rw/f", p->dir);
+    int inside = open(path, O_RDWR | O_CLOEXEC);
+    snprintf(path, sizeof(path), "%s/ro/f", p->dir);
+    int readable = open(path, O_RDONLY | O_CLOEXEC), writable = open(path, O_WRONLY | O_CLOEXEC);
+    bool is_right = inside >= 0 && readable >= 0 && writable < 0 && errno == EACCES;
+    snprintf(path, sizeof(path), "%s/out/f", p->dir);
+    is_right = is_right && open(path, O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES;
+    const char *list[] = {p->dir};
+    _exit(is_right && abx_confine_hide(list, 1) == -EPERM ? 0 : 2); /* nobody's leaks are looked for */
+}
+
+TEST(s26_a_process_confines_itself_for_good)
+{
+    struct place p;
+    struct abx_proc_status st;
+    place_init(&p);
+    int keep[ROOTS];
+    for (size_t i = 0; i < p.root_count; i++)
+        keep[i] = p.roots[i].fd;
+    pid_t pid = abx_proc_fork_role("confined", confine_itself, &p, keep, p.root_count, NULL);
+    assert_true(pid > 0);
+    assert_int_equal(abx_proc_wait(pid, &st), 0);
+    assert_true(st.exited);
+    assert_int_equal(st.exit_code, 0);
+    place_done(&p);
+}
+
+static void *wait_for_end(void *lock)
+{
+    pthread_mutex_lock(lock);
+    pthread_mutex_unlock(lock);
+    return NULL;
+}
+
+TEST(s26_with_other_threads_nothing_is_confined)
+{
+    struct place p;
+    pthread_t thread;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    place_init(&p);
+    pthread_mutex_lock(&lock);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_end, &lock), 0);
+    assert_int_equal(abx_confine_self(p.roots, p.root_count), -EBUSY);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(pthread_join(thread, NULL), 0);
     place_done(&p);
 }
 

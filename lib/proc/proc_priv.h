@@ -26,6 +26,7 @@ enum abx__proc_stage {
     ABX__STAGE_SESSION,
     ABX__STAGE_STDIO,
     ABX__STAGE_TTY,
+    ABX__STAGE_MOUNTS,
     ABX__STAGE_GROUPS,
     ABX__STAGE_GID,
     ABX__STAGE_UID,
@@ -52,17 +53,24 @@ enum abx__filter {
 };
 struct abx__confine_child { /* what the child applies, by system calls alone */
     int ruleset_fd;         /* -1: none */
+    int mounts_fd;          /* -1: those of the parent */
     const struct sock_fprog *filters[ABX__FILTERS];
     size_t filter_count, limit_count;
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX];
     bool keeps_privileges;
 };
+/** The domain of a scope, to be entered by its keeper: a descriptor or -errno. */
+int abx__confine_scope_rules(void);
+/** NULL: every child is a scope of its own. */
+struct abx_confine_scope *abx__confine_scope(const struct abx_confine *c);
 /** @tty_fd: the slave that the child may open again; 0 or -1: none. *ret_own_fd: to be closed after
  *  the clone, or -1. 0 or -errno. */
 int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__confine_child *ret,
                          int *ret_own_fd);
 /** In the child, before the ids change: -1 with errno. */
 int abx__confine_limit(const struct abx__confine_child *c);
+/** In the child, before the ids change and before it goes to its folder: -1 with errno. */
+int abx__confine_enter_mounts(int mounts_fd);
 /** In the child, the last steps before the exec: 0, or the stage that failed, with errno. */
 int abx__confine_apply(const struct abx__confine_child *c);
 
@@ -70,8 +78,13 @@ struct abx__proc_start { /* everything a child needs, prepared by the parent */
     const struct abx_proc_spec *spec;
     char *const *paths; /* candidates to exec, in order; NULL ends */
     int error_fd;       /* CLOEXEC */
+    int gate_fd;        /* a byte from it lets the child go on; 0 or -1: no gate */
     pid_t parent;
     const struct abx__confine_child *confine; /* NULL: not confined */
 };
 /** Becomes the program of @start or reports why not. May share its memory with the parent. */
 int abx__proc_child(void *start);
+/** As a clone of @start by this process, but in the domain of the scope. The pid of our child and its
+ *  pidfd, or -errno. */
+pid_t abx__scope_clone(struct abx_confine_scope *s, const struct abx__proc_start *start,
+                       int *ret_pidfd);

@@ -30,6 +30,7 @@ static const char *const stage_texts[] = {
     [ABX__STAGE_SESSION] = "new session",
     [ABX__STAGE_STDIO] = "standard streams",
     [ABX__STAGE_TTY] = "controlling terminal",
+    [ABX__STAGE_MOUNTS] = "hidden files",
     [ABX__STAGE_GROUPS] = "setgroups",
     [ABX__STAGE_GID] = "setgid",
     [ABX__STAGE_UID] = "setuid",
@@ -97,6 +98,10 @@ static int find_candidates(const struct abx_proc_spec *spec, struct candidates *
 
 static pid_t clone_child(struct abx__proc_start *start, void *stack, int *ret_pidfd)
 {
+    const struct abx_confine *confine = start->spec->confine;
+    struct abx_confine_scope *scope = confine ? abx__confine_scope(confine) : NULL;
+    if (scope != NULL)
+        return abx__scope_clone(scope, start, ret_pidfd);
     int flags = SIGCHLD | CLONE_PIDFD;
     /* A child of other ids, or one that others of its view may signal, can be stopped by its own
      * kind before its exec: we may not stand still until then, nor may our memory be in its hands
@@ -161,6 +166,7 @@ static int failure_error(const struct abx_proc_spec *spec, const struct abx__pro
     case ABX__STAGE_SESSION:
     case ABX__STAGE_STDIO:
     case ABX__STAGE_TTY:
+    case ABX__STAGE_MOUNTS:
     case ABX__STAGE_GROUPS:
     case ABX__STAGE_GID:
     case ABX__STAGE_UID:

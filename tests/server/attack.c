@@ -68,6 +68,27 @@ static long remove_file(const char *path)
     return unlink(path);
 }
 
+static long rename_file(const char *path)
+{
+    char to[4096];
+    snprintf(to, sizeof(to), "%s.moved", path);
+    return rename(path, to);
+}
+
+static long link_file(const char *path)
+{
+    char to[4096];
+    snprintf(to, sizeof(to), "%s.link", path);
+    return link(path, to);
+}
+
+static long list_folder(const char *path)
+{
+    char entries[1024];
+    int fd = open(path, O_RDONLY | O_DIRECTORY);
+    return fd < 0 ? -1 : syscall(SYS_getdents64, fd, entries, sizeof(entries));
+}
+
 static long make_device(const char *path)
 {
     return syscall(SYS_mknod, path, 020666, 0x103);
@@ -76,6 +97,11 @@ static long make_device(const char *path)
 static long mount_tmpfs(const char *path)
 {
     return mount("none", path, "tmpfs", 0, NULL);
+}
+
+static long unmount(const char *path)
+{
+    return umount2(path, MNT_DETACH);
 }
 
 static long change_root(const char *path)
@@ -187,6 +213,15 @@ static long enter_namespace(const char *arg)
 {
     (void)arg;
     int fd = open("/proc/self/ns/uts", O_RDONLY);
+    return fd < 0 ? -1 : setns(fd, 0);
+}
+
+/* Where nothing is hidden. */
+static long enter_mounts_of(const char *pid)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/%ld/ns/mnt", number(pid));
+    int fd = open(path, O_RDONLY);
     return fd < 0 ? -1 : setns(fd, 0);
 }
 
@@ -385,6 +420,11 @@ static const struct {
     {"write", write_file},
     {"truncate", cut_file},
     {"unlink", remove_file},
+    {"rename", rename_file},
+    {"link", link_file},
+    {"list", list_folder},
+    {"umount", unmount},
+    {"setns-mounts", enter_mounts_of},
     {"mknod", make_device},
     {"mount", mount_tmpfs},
     {"chroot", change_root},
