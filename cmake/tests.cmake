@@ -41,6 +41,7 @@ abx_add_suite(server_program 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/run)
 abx_add_suite(server_browser 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/browser)
 # What its confined processes can not do: places where one is started x attacks.
 abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
+abx_add_suite(server_held 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/held)
 abx_add_suite(server_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/files)
 abx_add_suite(server_raw_files 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/raw_files)
 abx_add_suite(server_processes 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/processes)

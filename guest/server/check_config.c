@@ -5,6 +5,7 @@
 #include "guest/server/policy_source.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/verbs.h"
+#include "guest/server/view.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/contract/contract.h"
@@ -286,6 +287,9 @@ static void put_confine_line(const struct check *c, struct abx_buf *out)
                      has & 1U << i       ? "on"
                      : missing & 1U << i ? "off (kernel)"
                                          : "unsupported");
+    if (c->o->kernel)
+        abx_buf_putf(out, ", server %s, deny by name %s", has & ABX_LAYER_FILES ? "on" : "off",
+                     abx__view_may_mount() ? "held" : "advisory (no CAP_SYS_ADMIN)");
     abx_buf_put_byte(out, '\n');
 }
 

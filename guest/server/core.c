@@ -208,7 +208,9 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_begin_object(w);
     abx_json_kv_c(w, "mode", abx_confine_mode_name(abx_policy_confine(c->policy)));
     abx_json_kv_i64(w, "abi", abx_confine_abi());
-    abx_json_kv_c(w, "deny", "advisory");
+    abx_json_kv_c(w, "deny",
+                  abx__view_deny(c->policy, shell, &c->who) == ABX__DENY_HELD ? "held" : "advisory");
+    abx_json_kv_c(w, "server", abx__self_level());
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

@@ -59,12 +59,18 @@ static int load_documents(struct abx__server *s, struct abx__policy_source *sour
     return load_one(source, args, ret, report);
 }
 
+static int say_mistake(const struct abx_error *err)
+{
+    fprintf(stderr, "policy error: policy.confine: %s\n", err->msg);
+    return EXIT_MISTAKE;
+}
+
 /* What `confine` asks for is there, and the views are made. 0, or how the program ends. */
 static int confine(struct abx_policy *p)
 {
     struct abx_error err = {0};
     if (abx_policy_confine(p) == ABX_CONFINE_OFF)
-        return 0;
+        return abx__self_admits(p, &err) == 0 ? 0 : say_mistake(&err);
     struct abx_str token = abx_policy_short_token(p);
     unsigned missing = abx_policy_missing_layers(p, abx_confine_supported());
     if (token.ptr != NULL) {
@@ -82,10 +88,9 @@ static int confine(struct abx_policy *p)
         fprintf(stderr, " (Landlock ABI %d)\n", abx_confine_abi());
         return EXIT_MISTAKE;
     }
-    if (abx__views_make(p, &err) == 0)
+    if (abx__views_make(p, &err) == 0 && abx__self_admits(p, &err) == 0)
         return 0;
-    fprintf(stderr, "policy error: policy.confine: %s\n", err.msg);
-    return EXIT_MISTAKE;
+    return say_mistake(&err);
 }
 
 struct abx_str abx__server_policy_text(const struct abx__server *s)

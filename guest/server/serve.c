@@ -17,6 +17,7 @@
 #include "lib/proc/confine.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -259,6 +260,8 @@ static void put_confine(const struct abx_policy *p, char text[CONFINE_TEXT])
             abx_buf_putf(&b, "%s%s", *comma ? comma : "(", abx_confine_layer_name(1U << i));
             comma = ",";
         }
+    if (abx__self_is_on())
+        abx_buf_putf(&b, "%sserver", *comma ? comma : "(");
     abx_buf_put_c(&b, *comma ? ")" : "");
 }
 
@@ -356,6 +359,19 @@ static int open_audit(struct abx__server *s, struct abx_error *err)
     return spec.path.ptr ? abx__audit_file_open(&spec, &s->audit_file, err) : 0;
 }
 
+/* All that is needed of outside is open: what is served from here on is bounded (S26). */
+static int confine_itself(struct abx__server *s, struct abx_error *err)
+{
+    char audit_file[PATH_MAX];
+    bool has_audit = s->audit_file != NULL &&
+                     abx_str_to_c(abx_policy_confinement(s->policy)->audit.file, audit_file,
+                                  sizeof(audit_file)) == 0;
+    struct abx__self_needs needs = {.policy_file = s->source.path,
+                                    .confine_file = s->o.confine,
+                                    .audit_file = has_audit ? audit_file : NULL};
+    return abx__self_confine(s->policy, &needs, err);
+}
+
 /* The hosts are ready: nothing is added any more. */
 static void on_ready(struct abx__server *s, int exit_code, const struct abx_error *host_err)
 {
@@ -378,7 +394,8 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     }
     abx__environment_hide(s->policy);
     s->meter = abx_policy_meter_new(s->policy);
-    if (s->meter == NULL || open_audit(s, &err) < 0 || listen_all(s, &err) < 0) {
+    if (s->meter == NULL || open_audit(s, &err) < 0 || listen_all(s, &err) < 0 ||
+        confine_itself(s, &err) < 0) {
         fprintf(stderr, "agent-sandbox-server: %s\n", s->meter ? err.msg : "out of memory");
         fail(s, 1);
         return;

@@ -29,20 +29,31 @@ _Static_assert((int)ABX_LAYER_SIGNALS == (int)ABX_CONFINE_SIGNALS, "signals");
 _Static_assert((int)ABX_LAYER_NETWORK == (int)ABX_CONFINE_NETWORK, "network");
 _Static_assert((int)ABX_LAYER_SECCOMP == (int)ABX_CONFINE_SECCOMP, "seccomp");
 
-enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 4, HOME_NAME = 48 };
+enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 5, HOME_NAME = 48, SCOPES_MAX = 256 };
+
+/* Opened by the first policy that confines, and kept: later the server may not list /etc (S26). */
+static struct abx__system_roots the_system;
 
 /* One caller, whoever it is; the last is who shows no token. */
 struct caller {
     struct abx_policy_identity who;
     const char *home; /* NULL: the server's */
+    struct abx_confine_scope *scope; /* NULL: each call is one of its own */
+};
+struct root {
+    struct root *next;
+    struct abx__view_root shown;
 };
 struct views {
     const struct abx_policy *policy; /* holds us: not counted */
     struct abx_arena arena;
-    struct abx__system_roots system;
+    struct abx__system_roots opened; /* its descriptors alone: those of the roots */
+    struct root *roots;              /* of all views, each once */
+    bool is_unbounded;               /* some view holds everything, or keeps its privileges */
     struct caller *callers;
     size_t caller_count, rule_count;
     const struct abx_confine **table; /* [caller * rule_count + rule] */
+    enum abx__deny *deny;             /* the same */
     const struct abx_confine *hosts;
     const char **folders; /* by rule */
     const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
@@ -54,7 +65,7 @@ static void views_free(void *data)
     for (size_t i = 0; v->table && i < v->caller_count * v->rule_count; i++)
         abx_confine_unref(v->table[i]);
     abx_confine_unref(v->hosts);
-    abx__system_roots_done(&v->system);
+    abx__system_roots_done(&v->opened);
     abx_arena_done(&v->arena);
     free(v);
 }
@@ -84,6 +95,42 @@ static size_t caller_index(const struct views *v, const struct abx_policy_identi
 {
     size_t last = v->caller_count - 1;
     return who->index < last ? who->index : last;
+}
+
+/* Who calls goes on to reach what it started under an older policy. */
+struct named_scope {
+    struct named_scope *next;
+    char *name;
+    struct abx_confine_scope *scope;
+};
+static struct named_scope *scopes;
+
+/* NULL, without memory or with very many callers: what it starts is apart, call by call. */
+static struct abx_confine_scope *scope_of(struct abx_str name)
+{
+    size_t count = 0;
+    for (const struct named_scope *s = scopes; s != NULL; s = s->next, count++)
+        if (abx_str_is(name, s->name))
+            return s->scope;
+    struct named_scope *s = count < SCOPES_MAX ? calloc(1, sizeof(*s)) : NULL;
+    if (s == NULL)
+        return NULL;
+    s->name = abx_str_dup(name);
+    s->scope = s->name ? abx_confine_scope_new() : NULL;
+    if (s->scope == NULL) {
+        free(s->name);
+        free(s);
+        return NULL;
+    }
+    s->next = scopes;
+    scopes = s;
+    return s->scope;
+}
+
+static void find_scopes(struct views *v)
+{
+    for (size_t i = 0; i < v->caller_count; i++)
+        v->callers[i].scope = scope_of(v->callers[i].who.id);
 }
 
 /* "/tmp/abx-NAME", ours and nobody else's. */
@@ -138,19 +185,36 @@ struct opened {
     size_t count, cap;
 };
 
+static const struct root *find_root(const struct views *v, struct abx_str path,
+                                    enum abx_confine_access access)
+{
+    const struct root *r = v->roots;
+    while (r != NULL && (r->shown.access != access || !abx_str_is(path, r->shown.path)))
+        r = r->next;
+    return r;
+}
+
 static int open_root(struct views *v, struct opened *o, struct abx_str path,
                      enum abx_confine_access access, struct abx_error *err)
 {
-    char *text = abx_arena_c(&v->arena, path);
+    const struct root *known = find_root(v, path, access);
     ABX_ASSERT(o->count < o->cap);
-    if (text == NULL)
+    if (known != NULL) {
+        o->items[o->count++] = (struct abx_confine_root){known->shown.fd, access};
+        return 0;
+    }
+    char *text = abx_arena_c(&v->arena, path);
+    struct root *r = abx_arena_alloc(&v->arena, sizeof(*r));
+    if (text == NULL || r == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-    int fd = abx__system_open(&v->system, text, true);
+    int fd = abx__system_open(&v->opened, text, true);
     if (fd == -ENOENT || fd == -EACCES || fd == -ELOOP) /* gone, or not ours: not granted either */
         return 0;
     if (fd < 0)
         return abx_err_sys(err, fd, "confinement: open %s", text);
     o->items[o->count++] = (struct abx_confine_root){fd, access};
+    *r = (struct root){v->roots, {text, access, fd}};
+    v->roots = r;
     return 0;
 }
 
@@ -166,6 +230,8 @@ static int open_roots(struct views *v, const struct abx_policy_view *view, const
         r = open_root(v, o, view->read.items[i], ABX_CONFINE_READ, err);
     for (size_t i = 0; r == 0 && i < view->write.count; i++)
         r = open_root(v, o, view->write.items[i], ABX_CONFINE_WRITE, err);
+    if (r == 0 && abx_policy_confinement(v->policy)->nested_pty)
+        r = open_root(v, o, ABX_STR("/dev/pts"), ABX_CONFINE_DEVICE, err);
     if (r == 0 && home != NULL)
         return open_root(v, o, abx_str(home), ABX_CONFINE_WRITE, err);
     if (r == 0)
@@ -175,7 +241,7 @@ static int open_roots(struct views *v, const struct abx_policy_view *view, const
 
 /* ---- one confinement ---- */
 
-static bool may_restrict_the_privileged(void)
+bool abx__view_may_mount(void)
 {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
@@ -201,45 +267,99 @@ static struct abx_confine_ports ports_of(const struct abx_policy_ports *p)
     return (struct abx_confine_ports){p->items, p->count, p->is_limited};
 }
 
-static int compile(struct views *v, const struct abx_policy_view *view, const char *home,
-                   const struct abx_confine **ret, struct abx_error *err)
+static bool is_unbounded(const struct abx_policy_view *view)
+{
+    return view->is_privileged || !(view->layers & ABX_LAYER_FILES);
+}
+
+/* The namespace in which what is denied is hidden (S08); -1: there is none. Failing is no error where
+ * the policy does not insist: /capabilities tells. */
+static int find_mounts(const struct views *v, const struct abx_policy_view *view, int *ret,
+                       struct abx_error *err)
+{
+    *ret = -1;
+    if (view->hidden.count == 0 || view->is_privileged)
+        return 0;
+    int fd = abx__mounts_of(view->hidden);
+    if (fd >= 0) {
+        *ret = fd;
+        return 0;
+    }
+    if (fd == -ENOMEM)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    if (abx__self_is_on() && abx__view_may_mount())
+        return abx_err_set(err, ABX_FAILED_PRECONDITION,
+                           "%.*s is to be hidden from programs, and a server that runs confined "
+                           "mounts nothing any more: restart it",
+                           ABX_STR_FMT(view->hidden.items[0]));
+    if (abx_policy_confine(v->policy) == ABX_CONFINE_REQUIRE)
+        return abx_err_sys(err, fd,
+                           "\"require\", and %.*s, which is denied, can not be hidden from "
+                           "programs (a mount, for which the server needs CAP_SYS_ADMIN)",
+                           ABX_STR_FMT(view->hidden.items[0]));
+    return 0;
+}
+
+static enum abx__deny deny_level(const struct abx_policy_view *view, int mounts_fd)
+{
+    bool has_files = !(view->layers & ABX_LAYER_FILES & ~abx_confine_supported());
+    if (!view->has_deny)
+        return ABX__DENY_NONE;
+    return !view->is_advisory && !view->is_privileged && has_files &&
+                   (view->hidden.count == 0 || mounts_fd >= 0)
+               ? ABX__DENY_HELD
+               : ABX__DENY_ADVISORY;
+}
+
+struct made {
+    const struct abx_confine *confine;
+    enum abx__deny deny;
+};
+
+static int compile(struct views *v, const struct abx_policy_view *view, const struct caller *who,
+                   struct made *ret, struct abx_error *err)
 {
     const struct abx_policy_confine *c = abx_policy_confinement(v->policy);
     struct opened o = {0};
-    *ret = NULL;
-    if (view->is_privileged && !may_restrict_the_privileged())
+    int mounts_fd;
+    *ret = (struct made){NULL, deny_level(view, -1)};
+    v->is_unbounded = v->is_unbounded || is_unbounded(view);
+    if (view->is_privileged && !abx__view_may_mount())
         return 0; /* S11: without no_new_privs only the mighty may restrict themselves */
-    if (open_roots(v, view, home, &o, err) < 0)
+    if (open_roots(v, view, who->home, &o, err) < 0 || find_mounts(v, view, &mounts_fd, err) < 0)
         return -1;
+    ret->deny = deny_level(view, mounts_fd);
     struct abx_confine_spec spec = {.layers = view->layers,
                                     .roots = o.items,
                                     .root_count = o.count,
-                                    .more_roots = v->system.items,
-                                    .more_root_count = v->system.count,
+                                    .more_roots = the_system.items,
+                                    .more_root_count = the_system.count,
                                     .connect = ports_of(&view->connect),
                                     .bind = ports_of(&view->bind),
                                     .no_udp = view->no_udp,
                                     .no_unix = view->no_unix,
+                                    .scope = who->scope,
+                                    .mounts_fd = mounts_fd,
                                     .keeps_privileges = view->is_privileged};
     set_limits(c, &spec);
-    return abx_confine_new(&spec, ret, err);
+    return abx_confine_new(&spec, &ret->confine, err);
 }
 
 /* ---- all of them ---- */
 
 static bool has_own_paths(const struct abx_policy_rule *r)
 {
-    return r->takes_paths && (r->paths.allow.count > 0 || r->paths.read_only);
+    return r->takes_paths &&
+           (r->paths.allow.count > 0 || r->paths.deny.count > 0 || r->paths.read_only);
 }
 
-static int make_one(struct views *v, const struct abx_policy_rule *rule,
-                    const struct abx_policy_identity *who, const char *home,
-                    const struct abx_confine **ret, struct abx_error *err)
+static int make_one(struct views *v, const struct abx_policy_rule *rule, const struct caller *who,
+                    struct made *ret, struct abx_error *err)
 {
     struct abx_policy_view view;
-    if (abx_policy_view(v->policy, rule, who, resolve, NULL, &v->arena, &view) < 0)
+    if (abx_policy_view(v->policy, rule, &who->who, resolve, NULL, &v->arena, &view) < 0)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-    return compile(v, &view, home, ret, err);
+    return compile(v, &view, who, ret, err);
 }
 
 static int make_of_caller(struct views *v, size_t at, struct abx_error *err)
@@ -247,17 +367,21 @@ static int make_of_caller(struct views *v, size_t at, struct abx_error *err)
     size_t count;
     const struct caller *c = &v->callers[at];
     const struct abx_policy_rule *rules = abx_policy_rules(v->policy, &count);
-    const struct abx_confine **row = v->table + at * count, *whole;
-    if (make_one(v, NULL, &c->who, c->home, &whole, err) < 0)
+    struct made whole, own;
+    if (make_one(v, NULL, c, &whole, err) < 0)
         return -1;
     int r = 0;
     for (size_t i = 0; r == 0 && i < count; i++) {
-        if (!has_own_paths(&rules[i]) || !abx_policy_runs_programs(&rules[i]))
-            row[i] = abx_confine_ref(whole);
-        else
-            r = make_one(v, &rules[i], &c->who, c->home, &row[i], err);
+        own = (struct made){abx_confine_ref(whole.confine), whole.deny};
+        if (has_own_paths(&rules[i]) && abx_policy_runs_programs(&rules[i])) {
+            abx_confine_unref(own.confine);
+            own = (struct made){NULL, ABX__DENY_ADVISORY};
+            r = make_one(v, &rules[i], c, &own, err);
+        }
+        v->table[at * count + i] = own.confine;
+        v->deny[at * count + i] = own.deny;
     }
-    abx_confine_unref(whole);
+    abx_confine_unref(whole.confine);
     return r;
 }
 
@@ -284,22 +408,29 @@ static const char *copy_variable(struct views *v, const char *name)
 
 static int make_all(struct views *v, struct abx_error *err)
 {
-    struct abx_policy_identity document = abx_policy_document_identity();
+    const struct caller document = {.who = abx_policy_document_identity()};
+    struct made of_hosts;
     abx_policy_rules(v->policy, &v->rule_count);
-    v->table = gather_callers(v) == 0 ? abx_arena_array(&v->arena, v->caller_count * v->rule_count,
-                                                        sizeof(*v->table))
-                                      : NULL;
-    if (v->table == NULL)
+    if (gather_callers(v) == 0) {
+        size_t cells = v->caller_count * v->rule_count;
+        v->table = abx_arena_array(&v->arena, cells, sizeof(*v->table));
+        v->deny = abx_arena_array(&v->arena, cells, sizeof(*v->deny));
+    }
+    if (v->table == NULL || v->deny == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     v->home = copy_variable(v, "HOME");
     v->tmp = copy_variable(v, "TMPDIR");
+    find_scopes(v);
     if (make_homes(v, err) < 0 || find_folders(v, err) < 0 ||
-        abx__system_roots_open(&v->system, abx_policy_confinement(v->policy)->nested_pty, err) < 0)
+        (the_system.items == NULL && abx__system_roots_open(&the_system, err) < 0))
         return -1;
     for (size_t i = 0; i < v->caller_count; i++)
         if (make_of_caller(v, i, err) < 0)
             return -1;
-    return make_one(v, NULL, &document, NULL, &v->hosts, err);
+    if (make_one(v, NULL, &document, &of_hosts, err) < 0)
+        return -1;
+    v->hosts = of_hosts.confine;
+    return 0;
 }
 
 int abx__views_make(struct abx_policy *p, struct abx_error *err)
@@ -321,12 +452,42 @@ int abx__views_make(struct abx_policy *p, struct abx_error *err)
 
 /* ---- asking ---- */
 
+bool abx__views_root_at(const struct abx_policy *p, size_t at, struct abx__view_root *ret)
+{
+    const struct views *v = abx_policy_attached(p);
+    const struct root *r = v ? v->roots : NULL;
+    for (; r != NULL && at > 0; at--)
+        r = r->next;
+    if (r != NULL)
+        *ret = r->shown;
+    return r != NULL;
+}
+
+bool abx__views_are_unbounded(const struct abx_policy *p)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v == NULL || v->is_unbounded;
+}
+
+const struct abx_confine_root *abx__views_system(size_t *ret_count)
+{
+    *ret_count = the_system.count;
+    return the_system.items;
+}
+
 const struct abx_confine *abx__view_of(const struct abx_policy *p,
                                        const struct abx_policy_rule *rule,
                                        const struct abx_policy_identity *who)
 {
     const struct views *v = abx_policy_attached(p);
     return v ? v->table[caller_index(v, who) * v->rule_count + rule->index] : NULL;
+}
+
+enum abx__deny abx__view_deny(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                              const struct abx_policy_identity *who)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v ? v->deny[caller_index(v, who) * v->rule_count + rule->index] : ABX__DENY_ADVISORY;
 }
 
 const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p)

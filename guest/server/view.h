@@ -3,8 +3,7 @@
 #pragma once
 #include "lib/base/err.h"
 #include "lib/policy/confine.h"
-
-struct abx_confine;
+#include "lib/proc/confine.h"
 
 /** Compiles the views of @p and hangs them on it. Roots are opened here and mean, from now on, what
  *  they mean now. Nothing to do while `confine` is off. 0, or -1: the policy can not be held. */
@@ -14,6 +13,12 @@ int abx__views_make(struct abx_policy *p, struct abx_error *err);
 const struct abx_confine *abx__view_of(const struct abx_policy *p,
                                        const struct abx_policy_rule *rule,
                                        const struct abx_policy_identity *who);
+/** Whether what file endpoints deny is denied to such a process too (S08). */
+enum abx__deny { ABX__DENY_NONE /* nothing is denied */, ABX__DENY_HELD, ABX__DENY_ADVISORY };
+enum abx__deny abx__view_deny(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                              const struct abx_policy_identity *who);
+/** What a mount takes: CAP_SYS_ADMIN. */
+bool abx__view_may_mount(void);
 /** Of command hosts: they run for all callers, under the document (S30). */
 const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p);
 /** The first root of the endpoint's own rule, where a process starts that names no folder (C2); NULL:
@@ -34,3 +39,33 @@ int abx__view_environment(const struct abx_policy *p, const struct abx_policy_id
 int abx__home_open(const char *name, struct abx_error *err);
 /** At the end: removes those that this server made and no other one holds. Links are not followed. */
 void abx__homes_remove(void);
+
+/* ---- the server itself: self.c ---- */
+
+struct abx__view_root {
+    const char *path; /* as the policy and its links mean it */
+    enum abx_confine_access access;
+    int fd; /* O_PATH */
+};
+/** The roots of all views of @p, each once, in no order. False: @at is past the last. */
+bool abx__views_root_at(const struct abx_policy *p, size_t at, struct abx__view_root *ret);
+/** Some view of @p holds every file, or privileges; true as well while `confine` is off. */
+bool abx__views_are_unbounded(const struct abx_policy *p);
+/** The folders and devices of the system, opened by the first policy that confines. */
+const struct abx_confine_root *abx__views_system(size_t *ret_count);
+
+/* What the server uses beside the views, by path; NULL: not there. */
+struct abx__self_needs {
+    const char *policy_file, *confine_file, *audit_file;
+};
+/** Holds the server, and so all that it starts from now on, to what the views of @p reach and its own
+ *  needs (S26). Once, before other threads. Nothing to do where a view is unbounded, or on a kernel
+ *  without Landlock: abx__self_level() tells. -1: "require" and it can not be held, or an error. */
+int abx__self_confine(const struct abx_policy *p, const struct abx__self_needs *needs,
+                      struct abx_error *err);
+bool abx__self_is_on(void);
+/** "on", "off", "unsupported". */
+const char *abx__self_level(void);
+/** Whether a policy that is loaded later asks for nothing that the server gave away. -1 with what it
+ *  is, and that the server has to be started anew. */
+int abx__self_admits(const struct abx_policy *p, struct abx_error *err);

@@ -115,7 +115,7 @@ static bool is_system(const char *path)
     return geteuid() == 0 || access(path, W_OK) != 0;
 }
 
-static int add_all(struct abx__system_roots *s, bool nested_pty, struct abx_error *err)
+static int add_all(struct abx__system_roots *s, struct abx_error *err)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < ABX_COUNTOF(folders); i++)
@@ -125,19 +125,17 @@ static int add_all(struct abx__system_roots *s, bool nested_pty, struct abx_erro
         r = add(s, readable[i], ABX_CONFINE_READ, false, err);
     for (size_t i = 0; r == 0 && i < ABX_COUNTOF(devices); i++)
         r = add(s, devices[i], ABX_CONFINE_DEVICE, false, err);
-    if (r == 0 && nested_pty)
-        r = add(s, "/dev/pts", ABX_CONFINE_DEVICE, false, err);
     if (r == 0)
         r = add_entries(s, "/etc", hidden, ABX_COUNTOF(hidden), err);
     return r < 0 ? r : add(s, "/etc/resolv.conf", ABX_CONFINE_READ, false, err);
 }
 
-int abx__system_roots_open(struct abx__system_roots *s, bool nested_pty, struct abx_error *err)
+int abx__system_roots_open(struct abx__system_roots *s, struct abx_error *err)
 {
     s->items = calloc(ROOTS_MAX, sizeof(*s->items));
     if (s->items == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-    int r = add_all(s, nested_pty, err);
+    int r = add_all(s, err);
     if (r < 0)
         abx__system_roots_done(s);
     return r;

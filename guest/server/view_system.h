@@ -2,6 +2,7 @@
  * once (security S06). */
 #pragma once
 #include "lib/base/err.h"
+#include "lib/policy/policy.h"
 #include "lib/proc/confine.h"
 
 struct abx__system_roots {
@@ -11,7 +12,11 @@ struct abx__system_roots {
     size_t fd_count, fd_cap;
 };
 /** 0, or -1 with nothing open. */
-int abx__system_roots_open(struct abx__system_roots *s, bool nested_pty, struct abx_error *err);
+int abx__system_roots_open(struct abx__system_roots *s, struct abx_error *err);
 /** A descriptor of the path itself, closed with @s; or -errno. @no_link: -ELOOP for a link. */
 int abx__system_open(struct abx__system_roots *s, const char *path, bool no_link);
 void abx__system_roots_done(struct abx__system_roots *s);
+
+/** The mount namespace in which @hidden can not be opened; kept for all policies that hide the same.
+ *  Borrowed, or -errno. */
+int abx__mounts_of(struct abx_str_list hidden);
