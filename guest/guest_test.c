@@ -146,11 +146,19 @@ static bool view_hash(void *arg, unsigned char ret[ABX_GATEWAY_HASH])
 {
     return abx_state_page_token(arg, ret);
 }
+enum { GATEWAY = 1, INTERPRETER = 2 }; /* among the services */
+
+static bool view_interpreter(void *arg)
+{
+    const struct abx_state_page *page = arg;
+    return atomic_load(&page->services[INTERPRETER].state) == ABX_SERVICE_RUNNING;
+}
 static void view_describe(void *arg, struct abx_json_writer *w)
 {
     const struct abx_state_page *page = arg;
-    abx_json_kv_i64(w, "gatewayPid", atomic_load(&page->services[1].pid));
-    abx_json_kv_i64(w, "gatewayRestarts", atomic_load(&page->services[1].restarts));
+    abx_json_kv_i64(w, "interpreterPid", atomic_load(&page->services[INTERPRETER].pid));
+    abx_json_kv_i64(w, "gatewayPid", atomic_load(&page->services[GATEWAY].pid));
+    abx_json_kv_i64(w, "gatewayRestarts", atomic_load(&page->services[GATEWAY].restarts));
 }
 
 static int provision(int init_fd)
@@ -175,21 +183,37 @@ static int serve_envd(const struct abx_init_context *c)
     return r;
 }
 
+static int serve_interpreter(const struct abx_init_context *c)
+{
+    int r = echo_run("interpreter", c->interpreter_fd, -1);
+    int fd = c->interpreter_fd;
+    abx_fd_close(&fd);
+    return r;
+}
+
 static int serve_gateway(const struct abx_init_context *c)
 {
+    int interpreter_fd = c->interpreter_fd;
+    if (c->page->service_count <= INTERPRETER)
+        abx_fd_close(&interpreter_fd);
     struct abx_gateway_options o = {
         .engine_fd = c->engine_fd,
         .tcp_fd = c->tcp_fd,
         .channel_fd = c->channel_fd,
+        .interpreter_fd = interpreter_fd,
         .locked = c->locked,
         .sandbox_id = "itest",
-        .view = {view_running, NULL, view_hash, view_describe, c->page}};
+        .view = {view_running, view_interpreter, view_hash, view_describe, c->page}};
     return abx_gateway_main(&o);
 }
 
 static const struct abx_init_service services[] = {
     {.name = "envd", .run = serve_envd, .needs = ABX_INIT_CHANNEL_IN | ABX_INIT_PROVISION},
-    {.name = "gateway", .run = serve_gateway, .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_LISTENERS}};
+    [GATEWAY] = {.name = "gateway",
+                 .run = serve_gateway,
+                 .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_INTERPRETER_OUT | ABX_INIT_LISTENERS},
+    [INTERPRETER] = {
+        .name = "interpreter", .run = serve_interpreter, .needs = ABX_INIT_INTERPRETER_IN}};
 
 /* ---- the rig */
 
@@ -200,6 +224,7 @@ struct rig {
     pid_t pid;
     struct abx_gateway_options gateway; /* run alone when `alone` */
     bool alone;
+    bool has_interpreter;
 };
 
 static uint16_t port_of(int fd)
@@ -221,7 +246,7 @@ static int run_rig(void *arg)
     if (r->alone)
         return abx_gateway_main(&r->gateway);
     struct abx_init_options o = {.services = services,
-                                 .service_count = ABX_COUNTOF(services),
+                                 .service_count = INTERPRETER + (r->has_interpreter ? 1 : 0),
                                  .engine_fd = r->engine_fd,
                                  .tcp_fd = r->tcp_fd,
                                  .locked = true};
@@ -510,6 +535,48 @@ TEST(envd_dies_and_the_next_request_waits_for_it)
     rig_stop(&r);
 }
 
+/* What /.fce2b/health says of a process; PID 1 notes it just after the fork. */
+static int wait_pid(struct rig *r, const char *member)
+{
+    int pid = 0;
+    for (int i = 0; i < 100 && pid == 0; i++) {
+        ask(connect_engine(r), "/.fce2b/health", "", out);
+        const char *at = strstr(out, member);
+        assert_non_null(at);
+        assert_int_equal(sscanf(at + strlen(member), "\":%d", &pid), 1);
+    }
+    assert_true(pid > 1);
+    return pid;
+}
+
+/* Killed, it may live on for a while, with its sockets: what it has not read to the end by then
+ * goes to the next one, in however many parts the client sent it. */
+TEST(a_dying_interpreter_takes_no_request_with_it)
+{
+    static const char head[] = "POST /execute HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                               "X-Sandbox-Port: 49999\r\nContent-Length: 4\r\n\r\n";
+    static const char *const parts[] = {head, "co", "de"};
+    struct rig r = {.has_interpreter = true};
+    rig_start(&r);
+    for (int round = 0; round < 3; round++) {
+        int pid = wait_pid(&r, "interpreterPid");
+        ask(connect_engine(&r), "/contexts", "X-Sandbox-Port: 49999\r\n", out); /* is kept */
+        expect_in(out, "[interpreter] GET /contexts\n");
+        assert_int_equal(kill(pid, SIGSTOP), 0);
+        int fd = connect_engine(&r);
+        for (size_t i = 0; i < ABX_COUNTOF(parts); i++) {
+            size_t len = strlen(parts[i]);
+            assert_int_equal(send(fd, parts[i], len, MSG_NOSIGNAL), (ssize_t)len);
+            usleep(30000); /* for the gateway to pass it on alone */
+        }
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        read_answer(fd, out);
+        expect_in(out, "HTTP/1.1 200 ");
+        expect_in(out, "[interpreter] POST /execute\n");
+    }
+    rig_stop(&r);
+}
+
 TEST(without_envd_the_guard_gives_up_after_two_seconds)
 {
     int channel[2];
@@ -538,14 +605,7 @@ TEST(a_killed_gateway_refuses_no_connection)
 {
     struct rig r = {0};
     rig_start(&r);
-    int pid = 0;
-    for (int i = 0; i < 100 && pid == 0; i++) { /* PID 1 notes it just after the fork */
-        ask(connect_engine(&r), "/.fce2b/health", "", out);
-        const char *at = strstr(out, "\"gatewayPid\":");
-        assert_non_null(at);
-        assert_int_equal(sscanf(at, "\"gatewayPid\":%d", &pid), 1);
-    }
-    assert_true(pid > 1);
+    int pid = wait_pid(&r, "gatewayPid");
     static const int harmless[] = {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGPIPE, SIGQUIT};
     for (size_t i = 0; i < ABX_COUNTOF(harmless); i++)
         assert_int_equal(kill(pid, harmless[i]), 0);

@@ -118,26 +118,28 @@ static const struct upstream {
     const char *channel; /* NULL: ports only */
     const char *const *drop;
     bool (*keep)(void *arg, const struct abx_http_header *h);
+    bool takes_whole; /* that of the channel does nothing before it has a whole request */
 } upstreams[] = {
-    [ABX_GATEWAY_ENVD] = {"envd", envd_drop, NULL},
-    [ABX_GATEWAY_INTERPRETER] = {"interpreter", interpreter_drop, NULL},
-    [ABX_GATEWAY_PORT] = {NULL, user_drop, keep_header},
+    [ABX_GATEWAY_ENVD] = {"envd", envd_drop, NULL, false},
+    [ABX_GATEWAY_INTERPRETER] = {"interpreter", interpreter_drop, NULL, true},
+    [ABX_GATEWAY_PORT] = {NULL, user_drop, keep_header, false},
 };
 
 static void pass_on(struct abx__gateway *g, struct abx_http_req *req, struct passage *p)
 {
     const struct upstream *up = &upstreams[p->route.dest];
+    bool has_channel = abx__gateway_has_channel(g, up->channel);
     set_added(p, req->head);
     struct abx_http_proxy_options o = {
         .pool = g->pool,
-        .target = abx__gateway_has_channel(g, up->channel)
-                      ? abx_str(up->channel)
-                      : abx_str(abx_arena_printf(req->arena, "%u", p->route.port)),
+        .target = has_channel ? abx_str(up->channel)
+                              : abx_str(abx_arena_printf(req->arena, "%u", p->route.port)),
         .drop = up->drop,
         .keep = up->keep,
         .arg = p,
         .add = p->add,
         .any_upgrade = g->o.any_upgrade,
+        .takes_whole = has_channel && up->takes_whole,
         .on_unreachable = on_unreachable,
     };
     if (o.target.ptr == NULL)

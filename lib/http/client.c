@@ -48,21 +48,33 @@ static struct iovec part(const void *data, size_t len)
     return (struct iovec){(void *)(uintptr_t)data, len};
 }
 
-/* Remembers the body of a request that goes with its head in one write. */
-static void keep(struct abx_http_call *c, const struct iovec *parts, int count)
+static size_t length_of(const struct iovec *parts, int count)
 {
-    size_t len = c->queue.len;
+    size_t len = 0;
     for (int i = 0; i < count; i++)
         len += parts[i].iov_len;
-    c->sent_twice = c->head_sent || c->head.len + len > KEPT_MAX;
-    abx_buf_done(&c->kept);
-    if (c->sent_twice || len == 0)
+    return len;
+}
+
+/* Remembers the body of a small request for a second try: of one that goes in one write; of any
+ * while its peer does nothing before it has the whole. */
+static void keep(struct abx_http_call *c, const struct iovec *parts, int count)
+{
+    if (!c->head_sent) {
+        abx_buf_done(&c->kept);
+        abx_buf_init(&c->kept, KEPT_MAX);
+    }
+    size_t len = c->head.len + c->kept.len + c->queue.len + length_of(parts, count);
+    bool can_keep = c->head_sent ? c->is_kept && c->takes_whole && !c->link->has_answered : true;
+    c->is_kept = can_keep && len <= KEPT_MAX;
+    if (!c->is_kept) {
+        abx_buf_done(&c->kept);
         return;
-    abx_buf_init(&c->kept, KEPT_MAX);
+    }
     abx_buf_put_str(&c->kept, abx_buf_str(&c->queue));
     for (int i = 0; i < count; i++)
         abx_buf_put(&c->kept, parts[i].iov_base, parts[i].iov_len);
-    c->sent_twice = abx_buf_failed(&c->kept);
+    c->is_kept = !abx_buf_failed(&c->kept);
 }
 
 /* Sends what has not gone yet, then @parts. */
@@ -80,7 +92,7 @@ static bool send_parts(struct abx_http_call *c, const struct iovec *parts, int c
         return true;
     keep(c, parts, count);
     bool more = abx_stream_writev(&c->link->stream, all, n);
-    c->is_unread = !c->head_sent && c->link->stream.write_error != 0;
+    c->is_unread = (!c->head_sent || c->takes_whole) && c->link->stream.write_error != 0;
     c->head_sent = true;
     if (c->queue.len)
         abx_buf_done(&c->queue);
@@ -175,7 +187,7 @@ void abx_http_connected(struct abx_http_call *c, int take_fd_or_error)
 /* Whether a second try can do no harm. */
 static bool may_repeat(const struct abx_http_call *c)
 {
-    if (!c->head_sent || (c->is_unread && !c->sent_twice))
+    if (!c->head_sent || (c->is_unread && c->is_kept))
         return true;
     return c->link->is_reused && c->is_idempotent && !c->body_written;
 }
@@ -267,6 +279,11 @@ int abx_http_call_start(struct abx_http_pool *p, struct abx_str target, struct a
 void *abx_http_call_owner(const struct abx_http_call *c)
 {
     return c->owner;
+}
+
+void abx_http_call_set_whole(struct abx_http_call *c)
+{
+    c->takes_whole = true;
 }
 
 bool abx_http_call_writev(struct abx_http_call *c, const struct iovec *parts, int count)

@@ -50,6 +50,10 @@ int abx_http_call_start(struct abx_http_pool *p, struct abx_str target, struct a
                         bool is_head_method, const struct abx_http_call_ops *ops, void *owner,
                         struct abx_http_call **ret, struct abx_error *err);
 void *abx_http_call_owner(const struct abx_http_call *c);
+/** For a peer that does nothing before it has the whole request, right after the start: a small one
+ *  that the peer left unread in part when it died is sent again, once, in however many writes it
+ *  went. Otherwise only one that went in a single write is. */
+void abx_http_call_set_whole(struct abx_http_call *c);
 /** False: stop until on_drain. Bytes are kept (bounded) while the connection is being made. */
 bool abx_http_call_write(struct abx_http_call *c, const void *data, size_t len);
 /** As write; at most 4 parts, in one system call. */

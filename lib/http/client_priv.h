@@ -42,7 +42,10 @@ struct abx_http_call {
     struct abx_error error; /* to be told from the loop */
     bool is_head_method, is_idempotent, is_connecting, is_cancelled;
     bool head_sent, body_written, finished, head_seen, paused, was_retried, wants_drain, shut;
-    bool told_connected, sent_twice, is_unread; /* is_unread: the peer took no byte of it */
+    bool told_connected;
+    bool takes_whole; /* the peer does nothing before it has the whole request */
+    bool is_kept;     /* all of the body that was sent is in `kept` */
+    bool is_unread;   /* the peer took no byte of it; with takes_whole: not its last one */
 };
 
 struct abx_http_pool {

@@ -301,6 +301,62 @@ TEST(client_takes_no_idle_connection_that_has_just_ended)
     }
 }
 
+/* A peer that does nothing before it has a whole request, and died before: whatever it had read. */
+TEST(client_repeats_to_a_taker_of_wholes_what_was_not_read_to_its_end)
+{
+    for (int was_read = 0; was_read < 2; was_read++) {
+        ABX_AUTO_BUF got;
+        abx_buf_init(&got, 1 << 20);
+        open_world();
+        get_once(0);
+        start(POST);
+        abx_http_call_set_whole(w.call);
+        RUN_UNTIL(&w.kit.loop, w.connected == 2);
+        abx_http_call_write(w.call, "bo", 2);
+        if (was_read)
+            assert_int_equal(kit_receive(&w.kit, w.peers[0], &got, "bo"), 1);
+        abx_http_call_write(w.call, "dy", 2);
+        abx_http_call_finish(w.call);
+        close_peer(0);
+        RUN_UNTIL(&w.kit.loop, w.connects == 2);
+        serve(1, "\r\n\r\nbody", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nho");
+        RUN_UNTIL(&w.kit.loop, w.ends == 2);
+        assert_int_equal(w.errors, 0);
+        close_world();
+    }
+}
+
+/* One that is read to its end may have had an effect; one too large for us to keep is lost. */
+TEST(client_never_repeats_a_whole_that_was_read_or_is_large)
+{
+    static char block[20000];
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    open_world();
+    get_once(0);
+    start(POST);
+    abx_http_call_set_whole(w.call);
+    RUN_UNTIL(&w.kit.loop, w.connected == 2);
+    abx_http_call_write(w.call, "bo", 2);
+    abx_http_call_write(w.call, "dy", 2);
+    abx_http_call_finish(w.call);
+    assert_int_equal(kit_receive(&w.kit, w.peers[0], &got, "body"), 1);
+    close_peer(0);
+    RUN_UNTIL(&w.kit.loop, w.errors == 1);
+    assert_int_equal(w.connects, 1);
+    get_once(1);
+    start("POST / HTTP/1.1\r\nHost: u\r\nContent-Length: 20004\r\n\r\n");
+    abx_http_call_set_whole(w.call);
+    RUN_UNTIL(&w.kit.loop, w.connected == 4);
+    abx_http_call_write(w.call, block, sizeof(block));
+    abx_http_call_write(w.call, "body", 4);
+    abx_http_call_finish(w.call);
+    close_peer(1);
+    RUN_UNTIL(&w.kit.loop, w.errors == 2);
+    assert_int_equal(w.connects, 2);
+    close_world();
+}
+
 TEST(client_never_repeats_what_is_over_in_parts)
 {
     open_world();

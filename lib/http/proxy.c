@@ -271,6 +271,8 @@ void abx_http_proxy(struct abx_http_req *req, const struct abx_http_proxy_option
         r = abx_http_call_start(o->pool, o->target, abx_buf_str(&x->head),
                                 abx_str_is(req->head->method, "HEAD"), &call_ops, x, &x->call,
                                 &err);
+    if (r == 0 && o->takes_whole)
+        abx_http_call_set_whole(x->call);
     if (r < 0) {
         x->call = NULL;
         x->start_error = err;
