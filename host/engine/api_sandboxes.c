@@ -69,8 +69,12 @@ static bool answer_sandbox(struct abx__call *c, int status, const struct abx__sa
     abx_json_begin_object(&w);
     write_common(&w, sb);
     write_access(&w, c, sb);
-    abx_json_key(&w, ABX_STR("trafficAccessToken"));
-    abx_json_null(&w);
+    if (sb->traffic_token[0] != '\0') {
+        abx_json_kv_c(&w, "trafficAccessToken", sb->traffic_token);
+    } else {
+        abx_json_key(&w, ABX_STR("trafficAccessToken"));
+        abx_json_null(&w);
+    }
     write_abx(&w, sb);
     abx_json_end_object(&w);
     bool ok = !abx_buf_failed(&b);
@@ -167,16 +171,39 @@ struct anything {
 };
 static const struct abx_json_field any_fields[] = {{0}};
 
+/* What is asked of the network; only who may reach its ports is for us to say. */
+struct network {
+    bool allow_public, has_public, has_allow, has_deny, has_rules, has_proxy, has_mask;
+    struct abx_json_array allow, deny;
+    struct anything rules, proxy;
+    struct abx_str mask;
+};
+static const struct abx_json_field network_fields[] = {
+    {"allowPublicTraffic", ABX_JSON_BOOL, offsetof(struct network, allow_public),
+     .has_offset = offsetof(struct network, has_public)},
+    {"allowOut", ABX_JSON_ARRAY, offsetof(struct network, allow), .item = ABX_JSON_STR,
+     .has_offset = offsetof(struct network, has_allow)},
+    {"denyOut", ABX_JSON_ARRAY, offsetof(struct network, deny), .item = ABX_JSON_STR,
+     .has_offset = offsetof(struct network, has_deny)},
+    {"rules", ABX_JSON_OBJECT, offsetof(struct network, rules), 0, any_fields,
+     sizeof(struct anything), .has_offset = offsetof(struct network, has_rules)},
+    {"egressProxy", ABX_JSON_OBJECT, offsetof(struct network, proxy), 0, any_fields,
+     sizeof(struct anything), .has_offset = offsetof(struct network, has_proxy)},
+    {"maskRequestHost", ABX_JSON_STR, offsetof(struct network, mask), 0,
+     .has_offset = offsetof(struct network, has_mask)},
+    {0}};
+
 struct create_body {
     struct abx_str template_id;
     int64_t timeout_s;
     struct abx_json_map metadata, envs;
     bool secure, allow_internet, auto_pause;
     struct abx_str gpu;
-    bool has_timeout, has_secure, has_network, has_mcp, has_iam, has_gpu;
+    bool has_timeout, has_secure, has_mcp, has_iam, has_gpu;
     struct auto_resume auto_resume;
     struct abx_json_array volumes;
-    struct anything network, mcp, iam;
+    struct network network;
+    struct anything mcp, iam;
 };
 static const struct abx_json_field create_fields[] = {
     {"templateID", ABX_JSON_STR, offsetof(struct create_body, template_id), ABX_JSON_REQUIRED},
@@ -194,8 +221,8 @@ static const struct abx_json_field create_fields[] = {
      sizeof(struct volume_mount)},
     {"gpu", ABX_JSON_STR, offsetof(struct create_body, gpu), 0,
      .has_offset = offsetof(struct create_body, has_gpu)},
-    {"network", ABX_JSON_OBJECT, offsetof(struct create_body, network), 0, any_fields,
-     sizeof(struct anything), .has_offset = offsetof(struct create_body, has_network)},
+    {"network", ABX_JSON_OBJECT, offsetof(struct create_body, network), 0, network_fields,
+     sizeof(struct network)},
     {"mcp", ABX_JSON_OBJECT, offsetof(struct create_body, mcp), 0, any_fields,
      sizeof(struct anything), .has_offset = offsetof(struct create_body, has_mcp)},
     {"iam", ABX_JSON_OBJECT, offsetof(struct create_body, iam), 0, any_fields,
@@ -205,12 +232,16 @@ static const struct abx_json_field create_fields[] = {
 /* The first thing asked for that this engine can not do, or NULL. */
 static const char *beyond_us(const struct create_body *b)
 {
+    const struct network *n = &b->network;
     const struct {
         bool asked;
         const char *why;
     } rows[] = {
-        {b->has_network, "network: sandboxes of this engine have their own loopback only; leave "
-                         "`network` out"},
+        {n->has_allow || n->has_deny || n->has_rules || n->has_proxy,
+         "network: sandboxes of this engine have their own loopback only; leave allowOut, denyOut, "
+         "rules and egressProxy out"},
+        {n->has_mask, "network: maskRequestHost is not built into this engine; the service sees "
+                      "the Host of the request"},
         {b->auto_pause, "autoPause: pausing is not built into this engine yet; use a longer "
                         "timeout"},
         {b->auto_resume.enabled, "autoResume: pausing is not built into this engine yet; use a "
@@ -265,6 +296,14 @@ static void sandboxes_create(struct abx__call *c)
         abx__api_fail(c, 501, "%s", why);
         return;
     }
+    bool is_secure = is_v2 || !b.has_secure || b.secure;
+    bool is_private = b.network.has_public && !b.network.allow_public;
+    if (is_private && !is_secure) {
+        abx__api_fail(c, 400,
+                      "You cannot create a sandbox without public access unless you enable secure "
+                      "envd access via 'secure' flag.");
+        return;
+    }
     if (abx__blueprint_find(c->engine, b.template_id, &bp, &err) < 0) {
         abx__api_fail_err(c, &err);
         return;
@@ -274,7 +313,8 @@ static void sandboxes_create(struct abx__call *c)
         abx_log(ABX_LOG_WARN, "sandbox not counted error=\"%s\"", err.msg);
     struct abx__create p = {.take_blueprint = bp,
                             .timeout_s = (uint32_t)b.timeout_s,
-                            .is_secure = is_v2 || !b.has_secure || b.secure,
+                            .is_secure = is_secure,
+                            .is_private = is_private,
                             .metadata = &b.metadata,
                             .envs = &b.envs};
     c->wait.fn = on_created;
@@ -296,6 +336,12 @@ static void sandbox_info(struct abx__call *c)
     abx__write_listed(&w, sb);
     write_access(&w, c, sb);
     abx_json_kv_bool(&w, "allowInternetAccess", false);
+    if (sb->traffic_token[0] != '\0') {
+        abx_json_key(&w, ABX_STR("network"));
+        abx_json_begin_object(&w);
+        abx_json_kv_bool(&w, "allowPublicTraffic", false);
+        abx_json_end_object(&w);
+    }
     abx_json_key(&w, ABX_STR("lifecycle"));
     abx_json_begin_object(&w);
     abx_json_kv_bool(&w, "autoResume", false);

@@ -101,6 +101,27 @@ static bool envd_admits(struct abx_http_req *req, const struct abx__sandbox *sb)
     return false;
 }
 
+/* Every port but envd's, which has a rule of its own: whether the request may pass; else it is
+ * answered (control-plane 12.2). */
+static bool traffic_admits(struct abx_http_req *req, const struct abx__sandbox *sb)
+{
+    struct abx_str given = abx_http_header(req->head, ABX_HEADER_TRAFFIC_TOKEN);
+    size_t count = abx_http_header_count(req->head, ABX_HEADER_TRAFFIC_TOKEN);
+    if (sb->traffic_token[0] == '\0' ||
+        (count == 1 && abx__secret_eq(given, abx_str(sb->traffic_token))))
+        return true;
+    abx__edge_error(req, &(struct abx__edge_error){
+                             .status = 403,
+                             .message = count == 0
+                                            ? "Sandbox is secured with traffic access token. Token"
+                                              " header 'e2b-traffic-access-token' is missing"
+                                            : "Sandbox is secured with traffic access token."
+                                              " Provided token in header"
+                                              " 'e2b-traffic-access-token' is invalid",
+                             .sandbox_id = abx_str(sb->id)});
+    return false;
+}
+
 static bool keep_header(void *arg, const struct abx_http_header *h)
 {
     const struct exchange *x = arg;
@@ -186,6 +207,8 @@ void abx__edge_forward(struct abx__engine *e, struct abx_http_req *req, const st
         answer_not_found(req, t->id);
         return;
     }
+    if (t->port != ABX_PORT_ENVD && !traffic_admits(req, sb))
+        return;
     if (sb->edge_conns >= ABX_EDGE_CONNS) {
         char text[128];
         snprintf(text, sizeof(text),

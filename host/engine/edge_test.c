@@ -232,6 +232,77 @@ TEST(edge_keeps_the_envd_token_from_other_ports)
     kit_teardown();
 }
 
+static const char *with_traffic(const char *value)
+{
+    static char text[256];
+    snprintf(text, sizeof(text), "e2b-traffic-access-token: %s\r\n", value);
+    return text;
+}
+
+/* code-interpreter.md, trap 26: each route of the interpreter, and any other port, wants the token;
+ * envd goes by its own. */
+static void expect_private(int port, const char *traffic)
+{
+    static const struct {
+        const char *method, *path;
+    } routes[] = {{"GET", "/health"},    {"POST", "/execute"},
+                  {"GET", "/contexts"},  {"POST", "/contexts"},
+                  {"DELETE", "/contexts/x"}, {"POST", "/contexts/x/restart"},
+                  {"OPTIONS", "/execute"}};
+    char two[300];
+    snprintf(two, sizeof(two), "%sE2B-Traffic-Access-Token: 00\r\n", with_traffic(traffic));
+    const struct {
+        const char *headers, *text;
+    } refused[] = {
+        {"", "Token header 'e2b-traffic-access-token' is missing\",\"code\":403"},
+        {"E2B-Traffic-Access-Token: 00\r\n", "'e2b-traffic-access-token' is invalid"},
+        {"E2B-Traffic-Access-Token: \r\n", "'e2b-traffic-access-token' is invalid"},
+        {two, "'e2b-traffic-access-token' is invalid"},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(routes); i++) {
+        for (size_t k = 0; k < ABX_COUNTOF(refused); k++)
+            expect(kit_ask(routes[i].method, routes[i].path, to(port, refused[k].headers), NULL),
+                   403, refused[k].text, routes[i].path);
+        int status =
+            kit_ask(routes[i].method, routes[i].path, to(port, with_traffic(traffic)), NULL);
+        if (status >= 300 || (kit.body.len != 0 && kit_said(traffic)))
+            fail_msg("%s: %d %s", routes[i].path, status, kit.body.len ? kit.body.ptr : "");
+    }
+}
+
+TEST(trap_26_the_traffic_token_is_wanted_on_every_route_but_envds)
+{
+    char traffic[80], again[80], text[128];
+    kit_setup();
+    kit_create("{\"templateID\":\"host\",\"network\":{\"allowPublicTraffic\":false}}", id, token);
+    kit_member("trafficAccessToken", traffic, sizeof(traffic));
+    assert_int_equal(strlen(traffic), 64);
+    assert_string_not_equal(traffic, token);
+    expect_private(49999, traffic);
+    expect_private(3000, traffic);
+    expect(kit_ask("POST", "/execute", to(49999, with_token(token)), "{}"), 403, "is missing",
+           "envd's token is another");
+    snprintf(text, sizeof(text), "/.p/%s/49999/health", id);
+    expect(kit_ask("GET", text, "Host: localhost\r\n", NULL), 403, "is missing", "path");
+    snprintf(text, sizeof(text), "Host: 49999-%s.abx.localhost\r\n", id);
+    expect(kit_ask("GET", "/health", text, NULL), 403, "is missing", "label");
+    assert_int_equal(kit_ask("GET", "/health", to(49983, ""), NULL), 204);
+    expect(kit_ask("POST", "/process.Process/List", to(49983, with_token(token)), "{}"), 200,
+           "POST ", "envd");
+    /* it comes with every connect, and outlives the engine */
+    kit_stop();
+    kit_start();
+    snprintf(text, sizeof(text), "/v2/sandboxes/%s/connect", id);
+    assert_int_equal(kit_ask("POST", text, NULL, NULL), 200);
+    kit_member("trafficAccessToken", again, sizeof(again));
+    assert_string_equal(traffic, again);
+    expect(kit_ask("GET", "/health", to(49999, ""), NULL), 403, "is missing", "after a restart");
+    snprintf(text, sizeof(text), "/sandboxes/%s", id);
+    assert_int_equal(kit_ask("GET", text, NULL, NULL), 200);
+    assert_true(kit_said("\"network\":{\"allowPublicTraffic\":false}"));
+    kit_teardown();
+}
+
 TEST(edge_kill_cuts_streams_when_health_is_502_already)
 {
     setup();

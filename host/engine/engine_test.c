@@ -146,7 +146,13 @@ TEST(create_refuses_what_it_can_not_do)
         {"{\"templateID\":\"host\",\"timeout\":0}", 400, "Timeout must be greater than 0"},
         {"{\"templateID\":\"host\",\"timeout\":-1}", 400, "Timeout must be greater than 0"},
         {"{\"templateID\":\"host\",\"timeout\":86401}", 400, "Timeout cannot be greater than 24"},
-        {"{\"templateID\":\"host\",\"network\":{}}", 501, "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"denyOut\":[\"0.0.0.0/0\"]}}", 501, "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"allowOut\":[\"a.example\"]}}", 501, "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"rules\":{\"a.example\":[]}}}", 501, "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"egressProxy\":{\"address\":\"a:1\"}}}", 501,
+         "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"maskRequestHost\":\"a\"}}", 501, "network"},
+        {"{\"templateID\":\"host\",\"network\":{\"allowPublicTraffic\":1}}", 400, "network"},
         {"{\"templateID\":\"host\",\"autoPause\":true}", 501, "autoPause"},
         {"{\"templateID\":\"host\",\"autoResume\":{\"enabled\":true}}", 501, "autoResume"},
         {"{\"templateID\":\"host\",\"volumeMounts\":[{\"name\":\"a\",\"path\":\"/b\"}]}", 501,
@@ -168,6 +174,17 @@ TEST(create_refuses_what_it_can_not_do)
                              "{\"templateID\":\"host\",\"autoPause\":false,\"network\":null,"
                              "\"autoResume\":{\"enabled\":false},\"volumeMounts\":[]}"),
                      201);
+    /* who may reach its ports is ours to say, but not without a token of envd */
+    assert_int_equal(kit_ask("POST", "/sandboxes", NULL,
+                             "{\"templateID\":\"host\",\"secure\":false,"
+                             "\"network\":{\"allowPublicTraffic\":false}}"),
+                     400);
+    assert_true(kit_said("unless you enable secure envd access via 'secure' flag."));
+    assert_int_equal(
+        kit_ask("POST", "/v2/sandboxes", NULL,
+                "{\"templateID\":\"host\",\"network\":{\"allowPublicTraffic\":true}}"),
+        201);
+    assert_true(kit_said("\"trafficAccessToken\":null"));
     kit.e.no_host_template = true;
     assert_int_equal(kit_ask("POST", "/v2/sandboxes", NULL, host_body), 404);
     kit_teardown();

@@ -95,6 +95,7 @@ static void on_timer_closed(void *owner)
 {
     struct abx__sandbox *sb = owner;
     sodium_memzero(sb->token, sizeof(sb->token));
+    sodium_memzero(sb->traffic_token, sizeof(sb->traffic_token));
     abx__blueprint_free(sb->blueprint);
     abx_buf_done(&sb->detail);
     abx_arena_done(&sb->arena);
@@ -321,6 +322,7 @@ static struct abx_store_sandbox row_of(const struct abx__sandbox *sb)
     memcpy(row.id, sb->id, sizeof(row.id));
     memcpy(row.nonce, sb->nonce, sizeof(row.nonce));
     memcpy(row.token, sb->token, sizeof(row.token));
+    memcpy(row.traffic_token, sb->traffic_token, sizeof(row.traffic_token));
     memcpy(row.template_name, sb->template_name, sizeof(row.template_name));
     snprintf(row.state, sizeof(row.state), "%s", states[sb->state].name);
     return row;
@@ -430,15 +432,21 @@ static void on_made(void *arg, const struct abx_sandbox_info *info, const struct
     }
 }
 
-static void mint_secrets(struct abx__sandbox *sb, bool is_secure)
+static void mint_token(char out[ABX_STORE_TOKEN_LEN + 1])
 {
     unsigned char secret[ABX_STORE_TOKEN_LEN / 2];
-    randombytes_buf(sb->nonce, sizeof(sb->nonce));
-    if (!is_secure)
-        return;
     randombytes_buf(secret, sizeof(secret));
-    abx_hex_encode(secret, sizeof(secret), sb->token);
+    abx_hex_encode(secret, sizeof(secret), out);
     sodium_memzero(secret, sizeof(secret));
+}
+
+static void mint_secrets(struct abx__sandbox *sb, const struct abx__create *p)
+{
+    randombytes_buf(sb->nonce, sizeof(sb->nonce));
+    if (p->is_secure)
+        mint_token(sb->token);
+    if (p->is_private)
+        mint_token(sb->traffic_token);
 }
 
 /* Names that a caller can not set (envd.md 2.2). */
@@ -581,7 +589,7 @@ static int fill_new(struct abx__sandbox *sb, const struct abx__create *p, struct
         abx__reserve_mint(sb->id);
     else if (abx__reserve_take(sb->engine, sb->id, err) < 0)
         return -1;
-    mint_secrets(sb, p->is_secure);
+    mint_secrets(sb, p);
     memcpy(sb->template_name, bp->template_id, sizeof(sb->template_name));
     memcpy(sb->alias, bp->alias, sizeof(sb->alias));
     memcpy(sb->build_id, bp->build_id, sizeof(sb->build_id));
@@ -700,6 +708,7 @@ static int fill_row(struct abx__sandbox *sb, const struct abx_store_sandbox *row
     memcpy(sb->id, row->id, sizeof(sb->id));
     memcpy(sb->nonce, row->nonce, sizeof(sb->nonce));
     memcpy(sb->token, row->token, sizeof(sb->token));
+    memcpy(sb->traffic_token, row->traffic_token, sizeof(sb->traffic_token));
     memcpy(sb->template_name, row->template_name, sizeof(sb->template_name));
     memcpy(sb->build_id, row->build_id, sizeof(sb->build_id));
     recall_alias(sb, row->alias);

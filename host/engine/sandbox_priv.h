@@ -45,6 +45,7 @@ struct abx__sandbox {
     struct abx_buf detail;               /* of the failure: the last lines of output */
     bool is_hidden;                      /* a build's own: never shown, never adopted */
     char token[ABX_STORE_TOKEN_LEN + 1]; /* "" when not secured */
+    char traffic_token[ABX_STORE_TOKEN_LEN + 1]; /* of ports but envd's; "" when they are public */
     struct abx_arena arena;              /* metadata and envs */
     struct abx_json_map metadata;
     struct abx_str metadata_text, envs_text; /* JSON objects; envs with the platform's own */
@@ -78,6 +79,7 @@ struct abx__create {
     struct abx__blueprint *take_blueprint; /* also on failure */
     uint32_t timeout_s;
     bool is_secure;
+    bool is_private; /* its ports, envd's aside, need a token of their own; only when secure */
     bool is_hidden; /* provisioned only: start and ready are the caller's; dies with the engine */
     const struct abx_json_map *metadata, *envs;
 };

@@ -50,6 +50,7 @@ static const char *const migrations[] = {
     "ALTER TABLE sandboxes ADD COLUMN build_id TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE sandboxes ADD COLUMN alias TEXT NOT NULL DEFAULT '';"
     "ALTER TABLE sandboxes ADD COLUMN server_tokens TEXT NOT NULL DEFAULT '';",
+    "ALTER TABLE sandboxes ADD COLUMN traffic_token TEXT NOT NULL DEFAULT '';",
 };
 
 bool abx_store_id_is_valid(struct abx_str id)
@@ -279,7 +280,8 @@ static int put_row(struct abx_store *s, const struct abx_store_sandbox *sb, stru
     abx__stmt_open(&st, s->db,
                    "INSERT INTO sandboxes(id, nonce, state, template, token, metadata, envs,"
                    " started_ns, end_ms, build_id, alias, shim_pid, init_pid, shim_start,"
-                   " server_tokens) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                   " server_tokens, traffic_token)"
+                   " VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
                    " ON CONFLICT(id) DO UPDATE SET state = excluded.state,"
                    " started_ns = excluded.started_ns, end_ms = excluded.end_ms,"
                    " shim_pid = excluded.shim_pid, init_pid = excluded.init_pid,"
@@ -302,6 +304,7 @@ static int put_row(struct abx_store *s, const struct abx_store_sandbox *sb, stru
     abx__stmt_i64(&st, sb->init_pid);
     abx__stmt_i64(&st, (int64_t)sb->shim_start);
     abx__stmt_str(&st, sb->server_tokens);
+    abx__stmt_str(&st, abx_str(sb->traffic_token));
     return abx__stmt_run(&st, "put sandbox", err);
 }
 
@@ -408,23 +411,26 @@ enum {
     BUILD,
     ALIAS,
     SERVER_TOKENS,
+    TRAFFIC_TOKEN,
     INTENT
 };
 
 static int read_row(const struct abx__stmt *st, struct abx_store_sandbox *sb, struct abx_error *err)
 {
     struct abx_str id = abx__stmt_col(st, ID), nonce = abx__stmt_col(st, NONCE);
-    struct abx_str token = abx__stmt_col(st, TOKEN);
+    struct abx_str token = abx__stmt_col(st, TOKEN), traffic = abx__stmt_col(st, TRAFFIC_TOKEN);
     struct abx_str name = abx__stmt_col(st, TEMPLATE), state = abx__stmt_col(st, STATE);
     *sb = (struct abx_store_sandbox){0};
     if (!abx_store_id_is_valid(id) || nonce.len != sizeof(sb->nonce) ||
-        (token.len != 0 && token.len != ABX_STORE_TOKEN_LEN))
+        (token.len != 0 && token.len != ABX_STORE_TOKEN_LEN) ||
+        (traffic.len != 0 && traffic.len != ABX_STORE_TOKEN_LEN))
         return abx_err_set(err, ABX_DATA_LOSS, "database: a sandbox row is not one of ours");
     memcpy(sb->nonce, nonce.ptr, nonce.len);
     if (abx_str_to_c(id, sb->id, sizeof(sb->id)) < 0 ||
         abx_str_to_c(state, sb->state, sizeof(sb->state)) < 0 ||
         abx_str_to_c(name, sb->template_name, sizeof(sb->template_name)) < 0 ||
         abx_str_to_c(token, sb->token, sizeof(sb->token)) < 0 ||
+        abx_str_to_c(traffic, sb->traffic_token, sizeof(sb->traffic_token)) < 0 ||
         abx_str_to_c(abx__stmt_col(st, BUILD), sb->build_id, sizeof(sb->build_id)) < 0 ||
         abx_str_to_c(abx__stmt_col(st, ALIAS), sb->alias, sizeof(sb->alias)) < 0)
         return abx_err_set(err, ABX_DATA_LOSS, "database: sandbox %.*s: a field is too long",
@@ -449,6 +455,7 @@ int abx_store_each(struct abx_store *s,
     abx__stmt_open(&st, s->db,
                    "SELECT id, nonce, state, template, token, metadata, envs, started_ns, end_ms,"
                    " shim_pid, init_pid, shim_start, build_id, alias, server_tokens,"
+                   " traffic_token,"
                    " EXISTS(SELECT 1 FROM intents WHERE sandbox_id = sandboxes.id)"
                    " FROM sandboxes ORDER BY started_ns, id");
     while ((r = abx__stmt_step(&st, "read sandboxes", err)) > 0) {

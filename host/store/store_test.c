@@ -50,6 +50,8 @@ static struct abx_store_sandbox a_sandbox(const char *id, char token_byte)
     memset(sb.nonce, 0xa5, sizeof(sb.nonce));
     if (token_byte != '\0')
         memset(sb.token, token_byte, ABX_STORE_TOKEN_LEN);
+    if (token_byte == 'f')
+        memset(sb.traffic_token, '7', ABX_STORE_TOKEN_LEN);
     return sb;
 }
 
@@ -147,6 +149,7 @@ TEST(store_sandbox_goes_through_its_life)
     assert_false(seen.has_intent);
     assert_string_equal(seen.last.state, "running");
     assert_string_equal(seen.last.token, sb.token);
+    assert_string_equal(seen.last.traffic_token, sb.traffic_token);
     assert_string_equal(seen.metadata, "{\"a\":\"b\"}");
     assert_int_equal(seen.last.shim_pid, 42);
     assert_true(seen.last.shim_start == UINT64_MAX - 1);
@@ -181,6 +184,7 @@ TEST(store_reserved_ids_become_sandboxes_or_go)
     assert_int_equal(seen.count, 1);
     assert_false(seen.has_intent);
     assert_string_equal(seen.last.token, sb.token);
+    assert_string_equal(seen.last.traffic_token, sb.traffic_token);
     assert_memory_equal(seen.last.nonce, sb.nonce, sizeof(sb.nonce));
     /* a creation that failed has no row to mark */
     assert_int_equal(abx_store_destroy_begin(s, ids[1], "killing", &err), 0);
@@ -233,7 +237,7 @@ TEST(store_ids_from_the_file_are_checked)
     setup();
     abx_store_close(open_store());
     sql("INSERT INTO sandboxes VALUES('../../etc/shadow00000', zeroblob(16), 'running', 'host',"
-        " NULL, '{}', '{}', 1, 1, 1, 1, 1, '', '', '')");
+        " NULL, '{}', '{}', 1, 1, 1, 1, 1, '', '', '', '')");
     struct abx_store *s = open_store();
     struct abx_error err = {0};
     struct seen seen = {0};
