@@ -485,9 +485,6 @@ static void sandbox_refresh(struct abx__call *c)
     "fork and snapshots are not built into this engine yet: create another sandbox and copy files"
 #define NO_NETWORK                                                                                 \
     "sandboxes of this engine have their own loopback only: there is no egress to set"
-#define NO_METRICS                                                                                 \
-    "metrics of several sandboxes at once are not built into this engine: ask each by "            \
-    "/sandboxes/{id}/metrics"
 #define NO_LOGS                                                                                    \
     "logs are not built into this engine yet: read a command's output with commands.connect"
 
@@ -495,6 +492,7 @@ const struct abx__route abx__sandbox_routes[] = {
     {"GET", "/abx/v1/sandboxes/{id}/server-tokens", server_tokens},
     {"POST", "/sandboxes", sandboxes_create},
     {"GET", "/sandboxes", abx__list_v1},
+    {"GET", "/sandboxes/metrics", abx__metrics_get_many},
     {"GET", "/sandboxes/{id}", sandbox_info},
     {"GET", "/sandboxes/{id}/metrics", sandbox_metrics},
     {"DELETE", "/sandboxes/{id}", sandbox_kill},
@@ -518,7 +516,6 @@ const struct abx__route abx__sandbox_routes[] = {
     NO("POST", "/v2/sandboxes/{id}/snapshots", NO_FORK),
     NO("PUT", "/sandboxes/{id}/network", NO_NETWORK),
     NO("PUT", "/v2/sandboxes/{id}/network", NO_NETWORK),
-    NO("GET", "/sandboxes/metrics", NO_METRICS),
     NO("GET", "/sandboxes/{id}/logs", NO_LOGS),
     NO("GET", "/v2/sandboxes/{id}/logs", NO_LOGS),
     {0}};

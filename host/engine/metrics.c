@@ -1,4 +1,5 @@
-/* host/engine/metrics.c: GET /sandboxes/{id}/metrics (control-plane 5.1). Loop thread.
+/* host/engine/metrics.c: GET /sandboxes/{id}/metrics (control-plane 5.1), and the samples that it
+ * shares with metrics_many.c. Loop thread.
  *
  * The figures are envd's (GET /metrics), a sandbox's word: bounded, decoded by a table, and about
  * that sandbox only. Processors and total memory are what the sandbox was given; time is ours. */
@@ -13,13 +14,7 @@
 
 #include "lib/base/banned.h"
 
-enum {
-    EVERY_MS = 5000,
-    WAIT_MS = 5000,
-    BODY_MAX = 4096,
-    ANSWER_MAX = 256 * 1024,
-    PERCENT_MAX = 100,
-};
+enum { ANSWER_MAX = 256 * 1024, PERCENT_MAX = 100 };
 
 struct question {
     struct abx__call *call;
@@ -54,11 +49,11 @@ static double percent_of_own(const struct figures *f, uint32_t cpus)
     return round(percent * 100) / 100;
 }
 
-static int add_sample(struct abx__sandbox *sb, struct abx_str text, struct abx_error *err)
+int abx__metrics_add(struct abx__sandbox *sb, struct abx_str text, struct abx_error *err)
 {
     struct figures f = {0};
     struct abx_arena arena;
-    abx_arena_init(&arena, BODY_MAX);
+    abx_arena_init(&arena, ABX__METRICS_BODY_MAX);
     int rc = abx_json_decode_text(text, false, figure_fields, &f, &arena, err);
     abx_arena_done(&arena);
     if (rc < 0)
@@ -82,10 +77,21 @@ static int add_sample(struct abx__sandbox *sb, struct abx_str text, struct abx_e
     return 0;
 }
 
+bool abx__metrics_is_fresh(const struct abx__sandbox *sb)
+{
+    return sb->samples && abx_time_mono_ms() - sb->samples->last_ms < ABX__METRICS_EVERY_MS;
+}
+
+const struct abx__sample *abx__metrics_latest(const struct abx__sandbox *sb)
+{
+    const struct abx__samples *s = sb->samples;
+    return s && s->taken > 0 ? &s->rows[(s->taken - 1) % ABX__SAMPLES_MAX] : NULL;
+}
+
 /* ---- the answer ---- */
 
-static void write_sample(struct abx_json_writer *w, const struct abx__sandbox *sb,
-                         const struct abx__sample *s)
+void abx__metrics_write(struct abx_json_writer *w, const struct abx__sandbox *sb,
+                        const struct abx__sample *s)
 {
     char at[ABX_TIME_TEXT];
     abx_time_format(s->at_ns, 3, at);
@@ -116,7 +122,7 @@ static void answer(struct abx__call *c, const struct abx__sandbox *sb, int64_t s
         const struct abx__sample *row = &s->rows[i % ABX__SAMPLES_MAX];
         int64_t at_s = row->at_ns / 1000000000;
         if (at_s >= start_s && at_s <= end_s)
-            write_sample(&w, sb, row);
+            abx__metrics_write(&w, sb, row);
     }
     abx_json_end_array(&w);
     abx__api_answer_buf(c, 200, &b, NULL);
@@ -145,7 +151,7 @@ static void on_fetched(struct abx__fetch *f, struct abx_str text, const struct a
     if (sb == NULL)
         abx__api_fail(q->call, 404, "Sandbox \"%s\" doesn't exist or you don't have access to it",
                       q->id);
-    else if (failure || add_sample(sb, text, &err) < 0)
+    else if (failure || abx__metrics_add(sb, text, &err) < 0)
         abx__api_fail(q->call, 503, "sandbox %s does not tell its metrics: %s", q->id,
                       failure ? failure->msg : err.msg);
     else
@@ -157,7 +163,7 @@ static void on_late(struct abx_timer *t)
     struct question *q = t->owner;
     abx__fetch_done(&q->fetch);
     abx__api_fail(q->call, 503, "sandbox %s does not tell its metrics: no answer in %d s", q->id,
-                  WAIT_MS / 1000);
+                  ABX__METRICS_WAIT_MS / 1000);
 }
 
 static void ask(struct abx__call *c, struct abx__sandbox *sb, int64_t start_s, int64_t end_s)
@@ -172,14 +178,14 @@ static void ask(struct abx__call *c, struct abx__sandbox *sb, int64_t start_s, i
     memcpy(q->id, sb->id, sizeof(q->id));
     q->fetch.fn = on_fetched;
     q->fetch.owner = q;
-    if (abx__fetch_get(&q->fetch, sb, "/metrics", BODY_MAX, &err) < 0) {
+    if (abx__fetch_get(&q->fetch, sb, "/metrics", ABX__METRICS_BODY_MAX, &err) < 0) {
         abx__fetch_done(&q->fetch);
         free(q);
         abx__api_fail_err(c, &err);
         return;
     }
     abx_timer_init(&q->timer, &c->engine->loop, on_late, q);
-    abx_timer_start(&q->timer, WAIT_MS, 0);
+    abx_timer_start(&q->timer, ABX__METRICS_WAIT_MS, 0);
     c->data = q;
     c->on_close = on_close;
 }
@@ -190,9 +196,7 @@ void abx__metrics_get(struct abx__call *c, struct abx__sandbox *sb)
     if (!abx__query_int(c, "start", 0, INT64_MAX, &start_s) ||
         !abx__query_int(c, "end", 0, INT64_MAX, &end_s))
         return;
-    const struct abx__samples *s = sb->samples;
-    bool is_fresh = s && abx_time_mono_ms() - s->last_ms < EVERY_MS;
-    if (is_fresh || end_s < now_s || start_s > now_s)
+    if (abx__metrics_is_fresh(sb) || end_s < now_s || start_s > now_s)
         answer(c, sb, start_s, end_s);
     else
         ask(c, sb, start_s, end_s);

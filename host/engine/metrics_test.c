@@ -1,4 +1,6 @@
-/* host/engine/metrics_test.c: GET /sandboxes/{id}/metrics over a gateway that is ours. */
+/* host/engine/metrics_test.c: GET /sandboxes/{id}/metrics and /sandboxes/metrics over a gateway
+ * that is ours. */
+#include "host/engine/metrics_priv.h"
 #include "host/engine/testkit_priv.h"
 
 static const char figures[] =
@@ -103,12 +105,12 @@ TEST(figures_that_make_no_sense_are_an_error)
     kit_teardown();
 }
 
-static int send_question(const char *id)
+static int send_question(const char *path)
 {
-    char text[256];
+    char text[512];
     int fd = kit_connect();
     snprintf(text, sizeof(text),
-             "GET /sandboxes/%s/metrics HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: %s\r\n\r\n", id,
+             "GET /sandboxes/%s HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: %s\r\n\r\n", path,
              kit_key);
     kit_send(fd, text, strlen(text));
     KIT_UNTIL(kit.hanging != NULL);
@@ -118,21 +120,128 @@ static int send_question(const char *id)
 TEST(a_silent_envd_a_gone_client_and_a_kill_end_the_question)
 {
     kit_setup();
-    char id[32], token[80], path[96];
+    char id[32], token[80], path[96], question[64];
     kit_create("{\"templateID\":\"host\"}", id, token);
-    int fd = send_question(id);
+    snprintf(question, sizeof(question), "%s/metrics", id);
+    int fd = send_question(question);
     assert_int_equal(kit_read(fd), 503); /* after 5 s */
     assert_true(kit_said("no answer in 5 s"));
     close(fd);
     KIT_UNTIL(kit.hanging == NULL);
-    fd = send_question(id);
+    fd = send_question(question);
     int aborts = kit.hang_aborts;
     close(fd);
     KIT_UNTIL(kit.hang_aborts > aborts);
-    fd = send_question(id);
+    fd = send_question(question);
     snprintf(path, sizeof(path), "/sandboxes/%s", id);
     assert_int_equal(kit_ask("DELETE", path, NULL, NULL), 204);
     assert_int_equal(kit_read(fd), 404);
+    close(fd);
+    kit_teardown();
+}
+
+/* ---- several ---- */
+
+static const char *query_of(const char *const *ids, size_t count)
+{
+    static char query[4096];
+    size_t n = (size_t)snprintf(query, sizeof(query), "metrics?sandbox_ids=");
+    for (size_t i = 0; i < count; i++)
+        n += (size_t)snprintf(query + n, sizeof(query) - n, "%s%s", i ? "," : "", ids[i]);
+    return query;
+}
+
+static int ask_many(const char *const *ids, size_t count)
+{
+    char path[4200];
+    snprintf(path, sizeof(path), "/sandboxes/%s", query_of(ids, count));
+    return kit_ask("GET", path, NULL, NULL);
+}
+
+static bool told_of(const char *id)
+{
+    char key[64];
+    snprintf(key, sizeof(key), "\"%s\":{\"timestamp\":\"20", id);
+    return kit_said(key);
+}
+
+TEST(several_are_told_at_once_by_their_ids)
+{
+    static const char unknown[] = "iaaaaaaaaaaaaaaaaaaaa";
+    char a[32], b[32], token[80], path[160];
+    kit_setup();
+    kit.metrics = figures;
+    kit_create("{\"templateID\":\"host\"}", a, token);
+    kit_create("{\"templateID\":\"host\"}", b, token);
+    assert_int_equal(ask_many((const char *const[]){a, unknown, b, a}, 4), 200);
+    assert_true(told_of(a) && told_of(b) && !kit_said(unknown));
+    assert_true(kit_said("\"cpuUsedPct\":50") && kit_said("\"memTotal\":1073741824"));
+    assert_int_equal(kit.metrics_count, 2);
+    snprintf(path, sizeof(path), "/sandboxes/metrics?sandbox_ids=%s&x=1&sandbox_ids=%s", a, b);
+    assert_int_equal(kit_ask("GET", path, NULL, NULL), 200); /* these are fresh: nobody is asked */
+    assert_true(told_of(a) && told_of(b));
+    assert_int_equal(kit.metrics_count, 2);
+    assert_int_equal(ask_many((const char *const[]){unknown}, 1), 200);
+    assert_string_equal(kit.body.ptr, "{\"sandboxes\":{}}");
+    the_sandbox(a)->samples->last_ms -= 5000;
+    kit.metrics = "{}"; /* nonsense: what it told before stands */
+    assert_int_equal(ask_many((const char *const[]){a}, 1), 200);
+    assert_true(told_of(a));
+    assert_int_equal(kit.metrics_count, 3);
+    kit_teardown();
+}
+
+TEST(a_question_of_several_names_a_bounded_number)
+{
+    static const char *const bad[] = {"",
+                                      "?sandbox_ids=",
+                                      "?sandbox_ids=a,,b",
+                                      "?sandbox_ids=A",
+                                      "?sandbox_ids=a-b",
+                                      "?sandbox_ids=%zz",
+                                      "?sandbox_ids=iaaaaaaaaaaaaaaaaaaaaa"};
+    char names[ABX__METRICS_AT_ONCE + 1][8], path[160];
+    const char *ids[ABX__METRICS_AT_ONCE + 1];
+    kit_setup();
+    for (size_t i = 0; i < ABX_COUNTOF(bad); i++) {
+        snprintf(path, sizeof(path), "/sandboxes/metrics%s", bad[i]);
+        if (kit_ask("GET", path, NULL, NULL) != 400 || !kit_said("sandbox_ids: 1 to 100"))
+            fail_msg("%s: %s", bad[i], kit.body.ptr);
+    }
+    for (size_t i = 0; i < ABX_COUNTOF(ids); i++) {
+        snprintf(names[i], sizeof(names[i]), "i%zu", i);
+        ids[i] = names[i];
+    }
+    assert_int_equal(ask_many(ids, ABX__METRICS_AT_ONCE), 200);
+    assert_int_equal(ask_many(ids, ABX__METRICS_AT_ONCE + 1), 400);
+    kit_teardown();
+}
+
+TEST(a_silent_one_of_several_takes_no_others_figures_away)
+{
+    char a[32], b[32], token[80], path[96];
+    kit_setup();
+    kit.metrics = figures;
+    kit_create("{\"templateID\":\"host\"}", a, token);
+    kit_create("{\"templateID\":\"host\"}", b, token);
+    assert_int_equal(ask_many((const char *const[]){a}, 1), 200);
+    kit.metrics = NULL;
+    const char *question = query_of((const char *const[]){a, b}, 2);
+    int fd = send_question(question);
+    assert_int_equal(kit_read(fd), 200); /* after 5 s */
+    assert_true(told_of(a) && !told_of(b));
+    close(fd);
+    KIT_UNTIL(kit.hanging == NULL);
+    the_sandbox(a)->samples->last_ms = abx_time_mono_ms(); /* only b is asked */
+    fd = send_question(question);
+    int aborts = kit.hang_aborts;
+    close(fd);
+    KIT_UNTIL(kit.hang_aborts > aborts);
+    fd = send_question(question);
+    snprintf(path, sizeof(path), "/sandboxes/%s", b);
+    assert_int_equal(kit_ask("DELETE", path, NULL, NULL), 204);
+    assert_int_equal(kit_read(fd), 200);
+    assert_false(told_of(b));
     close(fd);
     kit_teardown();
 }
