@@ -30,7 +30,7 @@ struct cli_values {
     size_t build_arg_count;
     const char *envd_inject, *name, *token, *token_env, *preset, *policy, *commands, *wheel;
     const char *from, *lang, *kind;
-    bool no_cache, force, refresh;
+    bool no_cache, force, refresh, fix, save;
     uint32_t port;
 };
 
@@ -69,7 +69,7 @@ extern const struct cli_command cmd_up, cmd_down, cmd_env, cmd_create, cmd_list,
     cmd_template_lint, cmd_template_build, cmd_template_deploy, cmd_template_list,
     cmd_template_info, cmd_template_delete, cmd_template_export, cmd_image_build, cmd_image_list,
     cmd_image_import, cmd_image_export, cmd_server_start, cmd_server_call, cmd_server_routes,
-    cmd_server_policy;
+    cmd_server_policy, cmd_provider_serve;
 extern const struct cli_command *const cli_commands[]; /* NULL ends */
 extern const struct cli_option cli_global_options[];
 

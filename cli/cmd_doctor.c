@@ -193,17 +193,32 @@ static void check_disk(const struct cli *cli, struct finding *f)
         say(f, OK, "%llu MB free for %s", (unsigned long long)mb, state);
 }
 
+static bool names_resolve(void)
+{
+    ABX_AUTO_FREE char *text = NULL;
+    return abx_fd_read_file(AT_FDCWD, "/etc/nsswitch.conf", 65536, &text, NULL) == 0 &&
+           strstr(text, "myhostname") != NULL;
+}
+
 static void check_names(const struct cli *cli, struct finding *f)
 {
     (void)cli;
-    ABX_AUTO_FREE char *text = NULL;
-    if (abx_fd_read_file(AT_FDCWD, "/etc/nsswitch.conf", 65536, &text, NULL) == 0 &&
-        strstr(text, "myhostname") != NULL)
+    if (names_resolve())
         say(f, OK, "*.localhost resolves in every program");
     else
         say(f, NOTE,
             "*.localhost does not resolve in Node and Python here (libnss-myhostname does "
             "it); abx url --form path needs no name");
+}
+
+/* The ways of published-client.md 1.3 that this engine has. */
+static void check_clients(const struct cli *cli, struct finding *f)
+{
+    (void)cli;
+    say(f, OK,
+        "by what abx env prints: the E2B SDKs, and the published client with the provider abx; its "
+        "built-in provider with secure=False%s. By TLS: none, it is not built",
+        names_resolve() ? "" : ", without ports of a sandbox (their names do not resolve)");
 }
 
 static const struct {
@@ -215,7 +230,7 @@ static const struct {
     {"overlay", check_overlay}, {"landlock", check_landlock},
     {"processes", check_pids},  {"descriptors", check_descriptors},
     {"inotify", check_inotify}, {"disk", check_disk},
-    {"names", check_names},
+    {"names", check_names},     {"clients", check_clients},
 };
 static const char *const verdicts[] = {"ok", "note", "missing"};
 

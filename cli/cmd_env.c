@@ -1,5 +1,6 @@
 /* cli/cmd_env.c: abx env: the exports that make the E2B SDKs talk to this engine. */
 #include "cli/cli.h"
+#include "cli/client_home.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 
@@ -7,6 +8,8 @@
 
 static const struct cli_option options[] = {
     {"--format", 0, CLI_STR, CLI_VALUE(format), 0, "sh|fish|json", "how they are printed (sh)"},
+    {"--save", 0, CLI_FLAG, CLI_VALUE(save), 0, NULL,
+     "write them to ~/.abx/.env too, where the published client looks"},
     {0}};
 
 enum source { URL, KEY, DOMAIN, TIMEOUT };
@@ -14,9 +17,15 @@ static const struct {
     const char *name;
     enum source from;
 } exports[] = {
-    {"E2B_API_URL", URL},           {"E2B_SANDBOX_URL", URL},      {"E2B_API_KEY", KEY},
-    {"E2B_DOMAIN", DOMAIN},         {"ABX_SANDBOX_BASE_URL", URL}, {"ABX_SANDBOX_API_KEY", KEY},
-    {"ABX_SANDBOX_DOMAIN", DOMAIN}, {"ABX_HTTP_TIMEOUT", TIMEOUT},
+    {"E2B_API_URL", URL},
+    {"E2B_SANDBOX_URL", URL},
+    {"E2B_VOLUME_API_URL", URL}, /* unset, a volume's token goes to a cloud */
+    {"E2B_API_KEY", KEY},
+    {"E2B_DOMAIN", DOMAIN},
+    {"ABX_SANDBOX_BASE_URL", URL},
+    {"ABX_SANDBOX_API_KEY", KEY},
+    {"ABX_SANDBOX_DOMAIN", DOMAIN},
+    {"ABX_HTTP_TIMEOUT", TIMEOUT},
 };
 
 static const struct {
@@ -45,6 +54,15 @@ static void print_line(const char *line, const char *name, const char *value)
         printf("set -gx %s '%s'\n", name, value);
 }
 
+static int save(const char *const *values)
+{
+    struct cli_export rows[ABX_COUNTOF(exports)];
+    struct abx_error err;
+    for (size_t i = 0; i < ABX_COUNTOF(exports); i++)
+        rows[i] = (struct cli_export){exports[i].name, values[exports[i].from]};
+    return cli_client_home_save(rows, ABX_COUNTOF(rows), &err) < 0 ? cli_fail_base(&err) : 0;
+}
+
 static int run(struct cli *cli)
 {
     const char *format = cli->v.format ? cli->v.format : "sh", *line = NULL;
@@ -65,6 +83,9 @@ static int run(struct cli *cli)
                             [KEY] = abx_client_api_key(cli->client),
                             [DOMAIN] = domain ? domain : abx_client_domain(cli->client),
                             [TIMEOUT] = "60"};
+    int code = cli->v.save ? save(values) : 0;
+    if (code != 0)
+        return code;
     if (line == NULL)
         return print_json(values);
     for (size_t i = 0; i < ABX_COUNTOF(exports); i++)

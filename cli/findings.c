@@ -4,9 +4,15 @@
 
 #include "lib/base/banned.h"
 
-static const char *const level_names[] = {
+const char *const cli_level_names[] = {
     [CLI_ERROR] = "error", [CLI_WARNING] = "warning", [CLI_NOTE] = "note"};
 enum { EXCERPT_MAX = 200 };
+
+const struct cli_findings_format cli_findings_formats[] = {{"text", cli_findings_print},
+                                                           {"json", cli_findings_print_json},
+                                                           {"sarif", cli_findings_print_sarif},
+                                                           {"github", cli_findings_print_github},
+                                                           {0}};
 
 void cli_findings_init(struct cli_findings *f)
 {
@@ -37,18 +43,27 @@ int cli_findings_add(struct cli_findings *f, const struct cli_finding *base, con
     *to = *base;
     to->text = kept;
     to->advice = base->advice ? abx_arena_c(&f->arena, abx_str(base->advice)) : NULL;
+    to->edit.text = base->edit.text ? abx_arena_c(&f->arena, abx_str(base->edit.text)) : NULL;
     return -1;
 }
 
-static struct abx_str line_of(struct abx_str text, unsigned line)
+struct abx_str cli_source_line(const struct cli_source *s, unsigned line)
 {
-    struct abx_str part = {0};
+    struct abx_str text = s->text, part = {0};
     for (unsigned i = 0; i < line; i++)
         if (!abx_str_split(&text, '\n', &part))
             return (struct abx_str){0};
     if (abx_str_ends(part, "\r"))
         part.len--;
     return part;
+}
+
+unsigned cli_source_column(struct abx_str line, unsigned column)
+{
+    unsigned n = 1;
+    for (size_t i = 0; i + 1 < column && i < line.len; i++)
+        n += ((unsigned char)line.ptr[i] & 0xC0) != 0x80;
+    return n;
 }
 
 /* Control bytes of a file must not reach the terminal. */
@@ -60,7 +75,7 @@ static void put_safe(struct abx_str s, FILE *out)
 
 static void put_excerpt(const struct cli_finding *x, FILE *out)
 {
-    struct abx_str line = line_of(x->source->text, x->line);
+    struct abx_str line = cli_source_line(x->source, x->line);
     size_t before = x->column ? x->column - 1 : 0;
     if (line.len == 0 || before > line.len || before > EXCERPT_MAX)
         return;
@@ -90,7 +105,7 @@ void cli_findings_print(const struct cli_findings *f, FILE *out)
         fputs(x->source->name, out);
         if (x->line)
             fprintf(out, ":%u:%u", x->line, x->column ? x->column : 1);
-        fprintf(out, ": %s: ", level_names[x->level]);
+        fprintf(out, ": %s: ", cli_level_names[x->level]);
         put_safe(abx_str(x->text), out);
         fprintf(out, " [%s]\n", x->rule);
         if (x->line)
@@ -115,7 +130,7 @@ void cli_findings_print_json(const struct cli_findings *f, FILE *out)
         const struct cli_finding *x = &f->items[i];
         abx_json_begin_object(&w);
         abx_json_kv_c(&w, "rule", x->rule);
-        abx_json_kv_c(&w, "level", level_names[x->level]);
+        abx_json_kv_c(&w, "level", cli_level_names[x->level]);
         abx_json_kv_c(&w, "file", x->source->name);
         if (x->line) {
             abx_json_kv_i64(&w, "line", x->line);

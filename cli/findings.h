@@ -1,4 +1,5 @@
-/* cli/findings.h: what is wrong in the files of a template, with places, as text or JSON. */
+/* cli/findings.h: what is wrong in the files of a template, with places and how to mend it; as
+ * text, JSON, SARIF 2.1.0 or lines of GitHub Actions. */
 #pragma once
 #include "lib/base/arena.h"
 
@@ -11,6 +12,13 @@ struct cli_source {
     const char *name; /* as the user would open it */
     struct abx_str text;
 };
+/* What --fix does about a finding: on each line of line..last_line, @width bytes at @column give
+ * way to @text. */
+enum { CLI_EDIT_AT_END = 0 }; /* a column: after the line's last byte */
+struct cli_edit {
+    unsigned line, last_line, column, width; /* 1-based; last_line 0: of that line alone */
+    const char *text;                        /* NULL: there is nothing that is safe to do */
+};
 struct cli_finding {
     const char *rule; /* "B002", "Y" (template.yaml), "D" (Dockerfile), "L1" (policy) */
     enum cli_level level;
@@ -18,6 +26,7 @@ struct cli_finding {
     unsigned line, column, width; /* 1-based; line 0: the file as a whole */
     const char *text;
     const char *advice; /* what to write instead; may be NULL */
+    struct cli_edit edit;
 };
 struct cli_findings {
     struct abx_arena arena;
@@ -31,7 +40,24 @@ void cli_findings_done(struct cli_findings *f);
 /** Adds a copy of @base with text from @fmt. Returns -1. */
 int cli_findings_add(struct cli_findings *f, const struct cli_finding *base, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** Line @line of a source, without its end; 1-based. */
+struct abx_str cli_source_line(const struct cli_source *s, unsigned line);
+/** The column of byte column @column of @line, in characters; both 1-based. */
+unsigned cli_source_column(struct abx_str line, unsigned column);
+
+typedef void cli_findings_fn(const struct cli_findings *f, FILE *out);
+struct cli_findings_format {
+    const char *name;
+    cli_findings_fn *print;
+};
+extern const struct cli_findings_format cli_findings_formats[]; /* text first; NULL ends */
+extern const char *const cli_level_names[];
+
 /** "file:3:5: error: text [B002]", the line, a caret below it, "next: advice". */
-void cli_findings_print(const struct cli_findings *f, FILE *out);
+cli_findings_fn cli_findings_print;
 /** One object: {"findings":[...],"errors":n,"warnings":n}. */
-void cli_findings_print_json(const struct cli_findings *f, FILE *out);
+cli_findings_fn cli_findings_print_json;
+/** A SARIF 2.1.0 log of one run. */
+cli_findings_fn cli_findings_print_sarif;
+/** "::error file=...,line=...::text" per finding. */
+cli_findings_fn cli_findings_print_github;

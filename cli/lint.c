@@ -55,8 +55,27 @@ void cli__report(struct cli_project *p, const struct cli__place *x, const char *
                             .column = x->at.column,
                             .width = x->at.width,
                             .advice = silenced < 0 ? "abx:ignore needs a reason after the rule"
-                                                   : x->advice};
+                                                   : x->advice,
+                            .edit = x->edit};
+    if (silenced < 0) /* somebody wants it as it is */
+        f.edit.text = NULL;
     cli_findings_add(&p->findings, &f, "%s", text);
+}
+
+struct cli_edit cli__edit_before(const struct cli_project *p, unsigned line, const char *text)
+{
+    static const char sign[] = "# abx:ignore=";
+    bool is_below_sign =
+        line > 1 &&
+        abx_str_starts(abx_str_trim(cli_source_line(&p->dockerfile, line - 1)), sign);
+    return (struct cli_edit){.line = line - is_below_sign, .column = 1, .text = text};
+}
+
+/* The instruction stays to be read, and says nothing any more. */
+static struct cli_edit edit_away(const struct abx_df_instruction *in)
+{
+    return (struct cli_edit){
+        .line = in->at.line, .last_line = in->last_line, .column = 1, .text = "# "};
 }
 
 struct cli__place cli__in_dockerfile(struct cli_project *p, const char *rule, enum cli_level level,
@@ -84,6 +103,22 @@ static bool is_region(struct abx_str s)
     return false;
 }
 
+/* Where the file has the name itself, and no variable. */
+static struct cli_edit edit_tag(struct cli_project *p)
+{
+    const struct abx_df_place *at = &p->plan.image_at;
+    struct abx_str line = cli_source_line(&p->dockerfile, at->line), image = p->plan.image;
+    size_t tag = p->base.tag.len ? p->base.tag.len + 1 : 0;
+    if (at->column == 0 || !abx_str_eq(abx_str_sub(line, at->column - 1, image.len), image))
+        return (struct cli_edit){0};
+    return (struct cli_edit){.line = at->line,
+                             .column = at->column,
+                             .width = (unsigned)image.len,
+                             .text = abx_arena_printf(&p->arena, "%.*s:v0.0.%d",
+                                                      (int)(image.len - tag), image.ptr,
+                                                      PINNED_TAG)};
+}
+
 static void check_base(struct cli_project *p)
 {
     struct cli__place x = cli__in_dockerfile(p, "B001", CLI_WARNING, p->plan.image_at);
@@ -103,6 +138,8 @@ static void check_base(struct cli_project *p)
     if (!is_region(b->region))
         cli__report(p, &x, "no region '%.*s' has the official base image", ABX_STR_FMT(b->region));
     x.advice = "v0.0.49, or a later one";
+    if (is_pinned ? minor < PINNED_TAG : b->tag.len == 0 || abx_str_is(b->tag, "latest"))
+        x.edit = edit_tag(p);
     if (b->tag.len == 0 || abx_str_is(b->tag, "latest"))
         cli__report(p, &x, "the base image has %s; a build is then not the same twice",
                     b->tag.len ? "the tag latest" : "no tag");
@@ -116,6 +153,7 @@ static void check_entrypoint(struct cli_project *p, const struct abx_df_instruct
 {
     struct cli__place x = cli__in_dockerfile(p, "B002", CLI_ERROR, in->at);
     x.advice = "leave ENTRYPOINT out; what shall run goes into start_cmd of template.yaml";
+    x.edit = edit_away(in);
     cli__report(p, &x, "ENTRYPOINT replaces the sandbox's own first process, and nothing starts");
 }
 
@@ -123,6 +161,7 @@ static void check_cmd(struct cli_project *p, const struct abx_df_instruction *in
 {
     struct cli__place x = cli__in_dockerfile(p, "B003", CLI_WARNING, in->at);
     x.advice = "start_cmd in template.yaml";
+    x.edit = edit_away(in);
     cli__report(p, &x, "CMD is not run in a sandbox");
 }
 

@@ -115,6 +115,7 @@ static void check_pip(struct cli_project *p, const struct abx_df_instruction *in
     struct cli__place x = cli__in_dockerfile(p, "B006", CLI_WARNING, in->at);
     struct install pip = {.programs = pip_names};
     x.advice = "ENV PIP_BREAK_SYSTEM_PACKAGES=1, or a venv";
+    x.edit = cli__edit_before(p, in->at.line, "ENV PIP_BREAK_SYSTEM_PACKAGES=1\n");
     if (each_install(in->command, &pip) == 0 || is_allowed_by_env(p, in))
         return;
     for (size_t i = 0; i < ABX_COUNTOF(ways); i++)
@@ -151,9 +152,23 @@ static void check_owner(struct cli_project *p, size_t at, struct abx_str workdir
     bool is_relative = !abx_str_starts(dest->text, "/");
     struct abx_str owner = abx_df_flag(in, "chown"), path = is_relative ? workdir : dest->text;
     x.advice = "COPY --chown=user:user, or RUN chown -R user:user below it";
+    if (owner.ptr == NULL)
+        x.edit = (struct cli_edit){.line = in->at.line,
+                                   .column = in->at.column + in->at.width,
+                                   .text = " --chown=user:user"};
     if (is_below_home(path) && !abx_str_starts(owner, "user") && !abx_str_starts(owner, "1000") &&
         !is_given_later(p, at))
         cli__report(p, &x, "what is copied below /home/user belongs to root, not to user");
+}
+
+/* After the last line that the file itself has. */
+static struct cli_edit edit_after_all(const struct cli_project *p)
+{
+    struct abx_str text = abx_str_sub(p->dockerfile.text, 0, p->dockerfile_len);
+    unsigned line = 1;
+    for (size_t i = 0; i + 1 < text.len; i++)
+        line += text.ptr[i] == '\n';
+    return (struct cli_edit){.line = line, .column = CLI_EDIT_AT_END, .text = "\nUSER root"};
 }
 
 static void check_user(struct cli_project *p)
@@ -167,6 +182,7 @@ static void check_user(struct cli_project *p)
         return;
     struct cli__place x = cli__in_dockerfile(p, "B007", CLI_WARNING, last->at);
     x.advice = "USER root as the last one; commands run as `user` all the same";
+    x.edit = edit_after_all(p);
     cli__report(p, &x, "the last USER is %.*s: a cloud starts the runtime as it, and it needs root",
                 ABX_STR_FMT(abx_str_sub(last->words[0].text, 0, 60)));
 }
@@ -217,6 +233,17 @@ static void check_pins(struct cli_project *p, const struct abx_df_instruction *i
     }
 }
 
+/* One plain command line: nothing after it, quoted or not, could swallow what is appended. */
+static bool can_append(const struct abx_df_instruction *in)
+{
+    static const char odd[] = "#<\\`;\n";
+    struct abx_str text = abx_str_trim(in->command);
+    for (size_t i = 0; i < text.len; i++)
+        if (strchr(odd, text.ptr[i]) != NULL)
+            return false;
+    return !in->is_exec && text.len > 0 && text.ptr[text.len - 1] != '&';
+}
+
 static void check_apt(struct cli_project *p, const struct abx_df_instruction *in)
 {
     struct install apt = {.programs = apt_names};
@@ -225,9 +252,14 @@ static void check_apt(struct cli_project *p, const struct abx_df_instruction *in
                    (cli__has_word(in->command, "apt-get") || cli__has_word(in->command, "apt"));
     size_t installs = each_install(in->command, &apt);
     x.advice = "&& rm -rf /var/lib/apt/lists/* at the end of the same RUN";
+    if (can_append(in))
+        x.edit = (struct cli_edit){.line = in->last_line,
+                                   .column = CLI_EDIT_AT_END,
+                                   .text = " && rm -rf /var/lib/apt/lists/*"};
     if (installs > 0 && abx_str_find(in->command, ABX_STR("/var/lib/apt/lists")) < 0)
         cli__report(p, &x, "apt-get without clean-up: its lists stay in the layer");
     x.advice = "apt-get update && apt-get install in one RUN";
+    x.edit.text = NULL;
     if (installs == 0 && updates)
         cli__report(p, &x, "apt-get update in a layer of its own: a later install meets old lists");
 }

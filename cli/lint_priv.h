@@ -8,6 +8,7 @@ struct cli__place {
     const struct cli_source *source;
     struct abx_df_place at;
     const char *advice;
+    struct cli_edit edit;
 };
 struct cli__place cli__in_dockerfile(struct cli_project *p, const char *rule, enum cli_level level,
                                      struct abx_df_place at);
@@ -16,6 +17,8 @@ struct cli__place cli__in_yaml(struct cli_project *p, const char *rule, enum cli
 /** Adds the finding unless the line above silences it. */
 void cli__report(struct cli_project *p, const struct cli__place *x, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/** A whole line before the instruction at @line, and before what silences a rule for it. */
+struct cli_edit cli__edit_before(const struct cli_project *p, unsigned line, const char *text);
 /** Whether @word stands in the command as a word of its own. */
 bool cli__has_word(struct abx_str text, const char *word);
 

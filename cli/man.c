@@ -58,7 +58,8 @@ static const char *const sections[] = {
     "ABX_SANDBOX_DOMAIN, then E2B_API_URL, E2B_API_KEY, E2B_DOMAIN: another platform.",
     "FILES",
     "/var/lib/abx (root) or ~/.local/state/abx: state. $ABX_STATE/client.yaml or "
-    "~/.config/abx/config.yaml: address and key of the engine, mode 0600.",
+    "~/.config/abx/config.yaml: address and key of the engine, mode 0600. ~/.abx: the published "
+    "client's; .env is written by env --save, engine.json by provider engine serve.",
     NULL};
 
 void cli_man(FILE *out)

@@ -177,9 +177,10 @@ int cli_project_open(struct cli *cli, const char *dir, struct cli_project *p, st
     if (read_source(p, "template.yaml", ABX_YAML_TEXT_MAX, &p->yaml, err) < 0)
         return -1;
     p->has_template = cli_template_read(&p->yaml, &p->arena, &p->findings, &p->t) == 0;
-    if (read_source(p, p->t.dockerfile ? p->t.dockerfile : "Dockerfile", ABX_DF_TEXT_MAX,
-                    &p->dockerfile, err) < 0)
+    p->dockerfile_name = p->t.dockerfile ? p->t.dockerfile : "Dockerfile";
+    if (read_source(p, p->dockerfile_name, ABX_DF_TEXT_MAX, &p->dockerfile, err) < 0)
         return -1;
+    p->dockerfile_len = p->dockerfile.text.len;
     read_dockerfile(cli, p);
     choose_injection(cli, p);
     return 0;
@@ -196,10 +197,11 @@ void cli_project_close(struct cli_project *p)
 
 int cli_project_report(const struct cli *cli, const struct cli_project *p)
 {
-    bool is_json = cli->v.json || (cli->v.format && strcmp(cli->v.format, "json") == 0);
-    if (is_json)
-        cli_findings_print_json(&p->findings, stdout);
-    else
-        cli_findings_print(&p->findings, stdout);
+    const char *name = cli->v.format ? cli->v.format : cli->v.json ? "json" : "text";
+    const struct cli_findings_format *format = cli_findings_formats;
+    while (format->name != NULL && strcmp(format->name, name) != 0)
+        format++;
+    ABX_ASSERT(format->name != NULL); /* the command looked */
+    format->print(&p->findings, stdout);
     return p->findings.by_level[CLI_ERROR] ? 1 : 0;
 }

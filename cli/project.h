@@ -15,6 +15,8 @@ struct cli_project {
     struct abx_arena arena;
     struct cli_findings findings;
     struct cli_source yaml, dockerfile;
+    const char *dockerfile_name; /* below dir */
+    size_t dockerfile_len;       /* of its text as the file has it; the rest was added */
     struct cli_template t;
     struct abx_dockerfile df;
     struct abx_df_plan plan;
@@ -32,5 +34,8 @@ int cli_project_open(struct cli *cli, const char *dir, struct cli_project *p,
 void cli_project_close(struct cli_project *p);
 /** Adds the findings of the rules B001 to B012. */
 void cli_lint(struct cli_project *p);
+/** Mends what the findings say how to, in the Dockerfile itself; *ret_count: findings that are over
+ *  by that. @p is of the file as it was. */
+int cli_project_fix(struct cli_project *p, size_t *ret_count, struct abx_error *err);
 /** Prints all findings as the options ask; the exit code: 1 with errors. */
 int cli_project_report(const struct cli *cli, const struct cli_project *p);
