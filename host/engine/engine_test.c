@@ -64,9 +64,20 @@ TEST(create_provisions_before_it_answers)
     assert_non_null(strstr(kit.init_body, "\"X\":\"1\""));
     assert_non_null(strstr(kit.init_body, "\"E2B_SANDBOX\":\"true\""));
     assert_non_null(strstr(kit.init_body, "\"E2B_TEMPLATE_ID\":\"host\""));
+    assert_non_null(strstr(kit.init_body, "\"PYTHONPATH\":\"/.fce2b/python\""));
     assert_non_null(strstr(kit.init_body, "\"defaultUser\":\"user\""));
     assert_non_null(strstr(kit.init_body, "\"defaultWorkdir\":\"/home/user\""));
     assert_non_null(strstr(kit.init_body, "\"timestamp\":\""));
+    kit_teardown();
+}
+
+TEST(a_python_path_of_the_caller_is_the_only_one)
+{
+    kit_setup();
+    char id[32], token[80];
+    kit_create("{\"templateID\":\"host\",\"envVars\":{\"PYTHONPATH\":\"/mine\"}}", id, token);
+    assert_non_null(strstr(kit.init_body, "\"PYTHONPATH\":\"/mine\""));
+    assert_null(strstr(kit.init_body, "/.fce2b/python"));
     kit_teardown();
 }
 

@@ -484,6 +484,15 @@ static void write_image_envs(struct abx_json_writer *w, const struct abx_image *
     }
 }
 
+/* Where `python3 -m agent_sandbox.server` finds the engine's own (published-client.md C27). */
+static void write_python_path(struct abx_json_writer *w, const struct abx_image *image,
+                              const struct abx_json_map *m)
+{
+    static const char name[] = "PYTHONPATH";
+    if (!has_key(m, abx_str(name)) && (image == NULL || abx_image_env(image, name) == NULL))
+        abx_json_kv_c(w, name, ABX_SERVER_PYTHON);
+}
+
 /* A random one for each variable of the template's policy that the caller left unset. */
 static int mint_server_tokens(struct abx__sandbox *sb, const struct abx_json_map *envs,
                               struct abx_error *err)
@@ -537,6 +546,7 @@ static struct abx_str map_text(struct abx__sandbox *sb, const struct abx_json_ma
         abx_json_kv_c(&w, "E2B_SANDBOX", "true");
         abx_json_kv_c(&w, "E2B_SANDBOX_ID", sb->id);
         abx_json_kv_c(&w, "E2B_TEMPLATE_ID", sb->template_name);
+        write_python_path(&w, sb->blueprint->image, m);
     }
     abx_json_end_object(&w);
     if (abx_buf_failed(&b))

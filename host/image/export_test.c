@@ -127,6 +127,7 @@ static int look(struct kit *k)
     CHECK(lstat(in_layer(k, 0, "etc/profile.d/fce2b.sh"), &st) == 0);
     CHECK(lstat(in_layer(k, 0, ".fce2b/agent-sandbox-server"), &st) < 0);
     CHECK(lstat(in_layer(k, 0, "usr/local/bin/agent-sandbox-server"), &st) < 0);
+    CHECK(lstat(in_layer(k, 0, ".fce2b/python"), &st) < 0);
     return 0;
 }
 

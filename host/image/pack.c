@@ -3,6 +3,7 @@
  * folder. Names are sorted: one layer gives one tar. */
 #include "host/image/tar_write.h"
 #include "host/image/unpack_priv.h"
+#include "host/runtime/runtime.h"
 
 #include "lib/base/fd.h"
 
@@ -28,7 +29,7 @@ enum {
 static const char mark[] = ".wh.", opaque_mark[] = ".wh..wh..opq";
 
 /* What a sandbox gets from its engine and an image must not carry (decisions.md). */
-static const char *const server_files[] = {".fce2b/agent-sandbox-server",
+static const char *const server_files[] = {".fce2b/agent-sandbox-server", &ABX_SERVER_PYTHON[1],
                                            "usr/local/bin/agent-sandbox-server"};
 
 /* The first name of a file that has several. */

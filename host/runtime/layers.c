@@ -2,6 +2,7 @@
  * the runtime layer (the guest) over the template's layer. A folder of their own per start: what
  * an earlier engine's sandboxes still have mounted never changes. */
 #include "host/runtime/runtime_priv.h"
+#include "host/runtime/server_python.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
@@ -120,6 +121,21 @@ static int write_profile(const struct abx__ids *ids, int dir_fd)
     return r < 0 ? r : write_text(ids, dir_fd, "etc/profile.d/fce2b.sh", profile);
 }
 
+/* A namespace package: an agent_sandbox that the image has of its own comes before it. */
+static int write_server_python(const struct abx__ids *ids, int dir_fd)
+{
+    const char *top = &ABX_SERVER_PYTHON[1];
+    int r = make_dir(ids, dir_fd, top, 0755);
+    if (r == 0)
+        r = make_dir(ids, dir_fd, &ABX_SERVER_PYTHON "/agent_sandbox"[1], 0755);
+    for (const struct abx__server_python *f = abx__server_python; r == 0 && f->name; f++) {
+        char name[200];
+        snprintf(name, sizeof(name), "%s/agent_sandbox/%s", top, f->name);
+        r = f->text ? write_text(ids, dir_fd, name, f->text) : make_dir(ids, dir_fd, name, 0755);
+    }
+    return r;
+}
+
 static int make_step(const struct abx__ids *ids, int dir_fd)
 {
     int r = make_dir(ids, dir_fd, "etc", 0755);
@@ -155,6 +171,9 @@ static int make_top(const struct abx__layer_spec *s, int dir_fd, struct abx_erro
     r = make_top_dirs(s->ids, dir_fd);
     if (r < 0)
         return abx_err_sys(err, r, "folders of the runtime layer");
+    r = write_server_python(s->ids, dir_fd);
+    if (r < 0)
+        return abx_err_sys(err, r, "write %s", ABX_SERVER_PYTHON);
     r = write_profile(s->ids, dir_fd);
     return r < 0 ? abx_err_sys(err, r, "write %s", ABX_GUEST_PROFILE) : 0;
 }

@@ -19,6 +19,9 @@ enum {
     ABX_IMPORT_CONFIG_MAX = 64 * 1024 /* an image's own configuration */
 };
 
+/* In every sandbox: what its Python imports as agent_sandbox.server. */
+#define ABX_SERVER_PYTHON "/.fce2b/python"
+
 /* A layer's name: STATE/layers/HEX. */
 struct abx_digest {
     unsigned char bytes[ABX_DIGEST_LEN];
