@@ -110,6 +110,23 @@ static const signed char *base64_table(void)
     return table;
 }
 
+/* Whole quads, up to the first letter that is none: how many letters that is. */
+static size_t decode_quads(struct abx_str s, const signed char *table, char *to)
+{
+    size_t i = 0;
+    for (size_t n = 0; i + 4 <= s.len; i += 4, n += 3) {
+        int a = table[(unsigned char)s.ptr[i]], b = table[(unsigned char)s.ptr[i + 1]],
+            c = table[(unsigned char)s.ptr[i + 2]], d = table[(unsigned char)s.ptr[i + 3]];
+        if ((a | b | c | d) < 0)
+            break;
+        uint32_t v = (uint32_t)a << 18 | (uint32_t)b << 12 | (uint32_t)c << 6 | (uint32_t)d;
+        to[n] = (char)(v >> 16 & 0xFF);
+        to[n + 1] = (char)(v >> 8 & 0xFF);
+        to[n + 2] = (char)(v & 0xFF);
+    }
+    return i;
+}
+
 int abx_base64_decode(struct abx_str s, struct abx_buf *out)
 {
     const signed char *table = base64_table();
@@ -123,10 +140,10 @@ int abx_base64_decode(struct abx_str s, struct abx_buf *out)
     char *to = abx_buf_room(out, s.len / 4 * 3 + 3);
     if (to == NULL)
         return -1;
-    size_t n = 0;
+    size_t i = decode_quads(s, table, to), n = i / 4 * 3;
     uint32_t bits = 0;
     unsigned have = 0;
-    for (size_t i = 0; i < s.len; i++) {
+    for (; i < s.len; i++) {
         int d = table[(unsigned char)s.ptr[i]];
         if (d < 0)
             return -1;

@@ -11,6 +11,8 @@
 
 #include "lib/base/banned.h"
 
+enum { DIGITS_MAX = 21 }; /* of 64 bits, and a sign */
+
 void abx_json_writer_init(struct abx_json_writer *w, struct abx_buf *out)
 {
     *w = (struct abx_json_writer){.out = out};
@@ -86,13 +88,35 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
+/* How many bytes from @at on stand for themselves. */
+static size_t plain_run(struct abx_str s, size_t at)
+{
+    size_t end = at;
+    while (end < s.len && is_plain((unsigned char)s.ptr[end]))
+        end++;
+    return end - at;
+}
+
+static void put_plain(struct abx_buf *out, struct abx_str s)
+{
+    char *to = abx_buf_room(out, s.len + 2);
+    if (to == NULL)
+        return;
+    to[0] = to[s.len + 1] = '"';
+    if (s.len)
+        memcpy(to + 1, s.ptr, s.len);
+    abx_buf_wrote(out, s.len + 2);
+}
+
 static void put_quoted(struct abx_buf *out, struct abx_str s)
 {
+    if (plain_run(s, 0) == s.len) { /* nearly always */
+        put_plain(out, s);
+        return;
+    }
     abx_buf_put_byte(out, '"');
     for (size_t i = 0; i < s.len && !out->failed;) {
-        size_t run = i;
-        while (run < s.len && is_plain((unsigned char)s.ptr[run]))
-            run++;
+        size_t run = i + plain_run(s, i);
         abx_buf_put(out, s.ptr + i, run - i);
         i = run;
         if (i == s.len)
@@ -123,16 +147,27 @@ void abx_json_str(struct abx_json_writer *w, struct abx_str s)
     put_quoted(w->out, s);
 }
 
+static void put_number(struct abx_json_writer *w, uint64_t v, bool is_negative)
+{
+    char text[DIGITS_MAX];
+    size_t at = sizeof(text);
+    do
+        text[--at] = (char)('0' + v % 10);
+    while (v /= 10);
+    if (is_negative)
+        text[--at] = '-';
+    begin_value(w);
+    abx_buf_put(w->out, text + at, sizeof(text) - at);
+}
+
 void abx_json_i64(struct abx_json_writer *w, int64_t v)
 {
-    begin_value(w);
-    abx_buf_putf(w->out, "%lld", (long long)v);
+    put_number(w, v < 0 ? 0 - (uint64_t)v : (uint64_t)v, v < 0);
 }
 
 void abx_json_u64(struct abx_json_writer *w, uint64_t v)
 {
-    begin_value(w);
-    abx_buf_putf(w->out, "%llu", (unsigned long long)v);
+    put_number(w, v, false);
 }
 
 void abx_json_f64(struct abx_json_writer *w, double v)
