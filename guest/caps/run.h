@@ -34,8 +34,8 @@ struct abx_run_ops {
 };
 /** @ret is the same for lib/proc, without output; strings are borrowed. */
 void abx_run_describe(const struct abx_run_spec *spec, struct abx_proc_spec *ret);
-/** The child has a session of its own. @err->sys tells why it could not
- *  start. On success the caller owns *ret. */
+/** The child leads a process group, and where it is confined or this process has a terminal also a
+ *  session. @err->sys tells why it could not start. On success the caller owns *ret. */
 int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,
                   const struct abx_run_ops *ops, void *owner, struct abx_run **ret,
                   struct abx_error *err);

@@ -100,7 +100,7 @@ static const struct {
     {"echo out; echo err >&2; exit 3", "out\n", "err\n", 3},
     {"true", "", "", 0},
     {"kill -9 $$", "", "", -9},
-    {"cat; pwd; tr '\\0' ' ' </proc/self/stat | cut -d' ' -f6 | grep -qx $$ && echo own",
+    {"cat; pwd; tr '\\0' ' ' </proc/self/stat | cut -d' ' -f5 | grep -qx $$ && echo own",
      "/\nown\n", "", 0},
 };
 
