@@ -19,7 +19,7 @@
 
 #include "lib/base/banned.h"
 
-enum { DEPTH_MAX = 1000 };
+enum { DEPTH_MAX = 1000, COPY_BYTES = 1 << 20 };
 
 /* Not in every <linux/magic.h>. */
 #ifndef XFS_SUPER_MAGIC
@@ -250,10 +250,55 @@ int abx_tree_remove(struct abx_str path)
     return unlinkat(fd, name, 0) < 0 ? -errno : 0;
 }
 
-static int write_in_place(int dir_fd, const char *name, struct abx_str content)
+int abx_tree_spool(struct abx_str dir)
+{
+    int fd = abx_tree_open(dir, O_TMPFILE | O_RDWR, 0);
+    if (fd >= 0)
+        return fd;
+    /* No such folder, or a file system without such files. */
+    char name[] = "/tmp/.abx-spool-XXXXXX";
+    fd = mkostemp(name, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    unlink(name);
+    return fd;
+}
+
+/* A buffer, where the kernel does not copy between these two by itself. */
+static int copy_by_hand(int from, uint64_t at, uint64_t size, int to)
+{
+    ABX_AUTO_FREE char *piece = malloc(COPY_BYTES);
+    if (piece == NULL)
+        return -ENOMEM;
+    while (at < size) {
+        uint64_t left = size - at;
+        ssize_t n = pread(from, piece, left < COPY_BYTES ? left : COPY_BYTES, (off_t)at);
+        int rc = n <= 0 ? (n < 0 ? -errno : -EIO) : abx_fd_write_all(to, piece, (size_t)n);
+        if (rc < 0)
+            return rc;
+        at += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int write_content(int fd, const struct abx_tree_put *put)
+{
+    if (put->size == 0)
+        return abx_fd_write_all(fd, put->content.ptr, put->content.len);
+    off_t at = 0;
+    while ((uint64_t)at < put->size) {
+        ssize_t n = copy_file_range(put->from_fd, &at, fd, NULL, put->size - (uint64_t)at, 0);
+        if (n <= 0)
+            return n < 0 && errno == ENOSPC ? -ENOSPC
+                                            : copy_by_hand(put->from_fd, (uint64_t)at, put->size, fd);
+    }
+    return 0;
+}
+
+static int write_in_place(int dir_fd, const char *name, const struct abx_tree_put *put)
 {
     ABX_AUTO_FD fd = abx__tree_open_at(dir_fd, name, O_WRONLY | O_TRUNC | O_NOFOLLOW, 0);
-    return fd < 0 ? fd : abx_fd_write_all(fd, content.ptr, content.len);
+    return fd < 0 ? fd : write_content(fd, put);
 }
 
 /* A name that nobody else uses, beside the file. */
@@ -271,13 +316,13 @@ int abx__tree_beside(int dir_fd, mode_t mode, char name[ABX__BESIDE])
 }
 
 static int write_beside(int dir_fd, const char *name, const struct stat *old,
-                        struct abx_str content)
+                        const struct abx_tree_put *put)
 {
     char beside[ABX__BESIDE];
     ABX_AUTO_FD fd = abx__tree_beside(dir_fd, old ? 0600 : 0666, beside);
     if (fd < 0)
         return fd;
-    int rc = abx_fd_write_all(fd, content.ptr, content.len);
+    int rc = write_content(fd, put);
     if (rc >= 0 && old && fchown(fd, old->st_uid, old->st_gid) < 0)
         rc = -errno;
     if (rc >= 0 && old && fchmod(fd, old->st_mode & 01777) < 0)
@@ -297,7 +342,7 @@ int abx_tree_put(const struct abx_tree_put *put)
     if (dir_fd < 0)
         return dir_fd;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? write_beside(dir_fd, name, NULL, put->content) : -errno;
+        return errno == ENOENT ? write_beside(dir_fd, name, NULL, put) : -errno;
     if (put->must_be_new)
         return -EEXIST;
     if (S_ISDIR(st.st_mode))
@@ -311,7 +356,7 @@ int abx_tree_put(const struct abx_tree_put *put)
     if (probe < 0)
         return probe;
     if (st.st_nlink > 1)
-        return write_in_place(dir_fd, name, put->content);
-    int rc = write_beside(dir_fd, name, &st, put->content);
-    return rc == -EACCES || rc == -EPERM ? write_in_place(dir_fd, name, put->content) : rc;
+        return write_in_place(dir_fd, name, put);
+    int rc = write_beside(dir_fd, name, &st, put);
+    return rc == -EACCES || rc == -EPERM ? write_in_place(dir_fd, name, put) : rc;
 }

@@ -57,8 +57,13 @@ int abx_tree_move_copying(struct abx_str from, struct abx_str to);
 
 struct abx_tree_put {
     struct abx_str path, content;
+    int from_fd; /* with a size: instead of content, the first bytes of this file */
+    uint64_t size;
     bool must_be_new; /* else -EEXIST */
 };
+/** A new file without a name, in @dir if that can be, else in /tmp: what is not yet known where it goes.
+ * It is gone once it is closed. */
+int abx_tree_spool(struct abx_str dir);
 /** Writes a whole file: a new one beside it, then a rename; in place where the file has several
  * names. An existing file keeps its mode (less set-id bits) and owner; a new one gets 0666 less the
  * umask. The folder must be there. -EISDIR; -EINVAL: it is neither file nor folder. */

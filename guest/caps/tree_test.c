@@ -252,6 +252,35 @@ TEST(a_file_is_replaced_whole_and_keeps_its_mode)
     rig_close(&r);
 }
 
+TEST(a_file_takes_what_was_spooled)
+{
+    struct rig r;
+    mode_t mask = umask(022);
+    rig_open(&r);
+    const char *const dirs[] = {r.root, "/proc", "/none"}; /* the last two: /tmp */
+    for (size_t i = 0; i < ABX_COUNTOF(dirs); i++) {
+        struct stat st;
+        int fd = abx_tree_spool(abx_str(dirs[i]));
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        assert_int_equal(st.st_nlink, 0);
+        assert_int_equal(write(fd, "spooled, and more", 17), 17);
+        struct abx_tree_put p = {.path = path(&r, "f"), .from_fd = fd, .size = 7};
+        assert_int_equal(abx_tree_put(&p), 0);
+        expect_file(&r, "f", "spooled", 0644);
+        p.path = path(&r, "g");
+        p.must_be_new = true;
+        p.size = 4;
+        assert_int_equal(abx_tree_put(&p), i ? -EEXIST : 0);
+        p.size = 18; /* more than there is */
+        p.must_be_new = false;
+        assert_int_equal(abx_tree_put(&p), -EIO);
+        expect_file(&r, "g", "spoo", 0644);
+        close(fd);
+    }
+    umask(mask);
+    rig_close(&r);
+}
+
 TEST(what_is_in_memory_is_told_at_once)
 {
     struct rig r;

@@ -14,7 +14,7 @@
 
 #include "lib/base/banned.h"
 
-enum { LINE_MAX_BYTES = 32768, PATH_SHOWN = 512 };
+enum { LINE_MAX_BYTES = 32768, LINE_USUAL = 512, PATH_SHOWN = 512 };
 
 static void put_remote(struct abx_json_writer *w, const struct abx__call *c)
 {
@@ -103,6 +103,7 @@ void abx__audit_call(struct abx__call *c)
         return;
     ABX_AUTO_BUF line;
     abx_buf_init(&line, LINE_MAX_BYTES);
+    (void)abx_buf_room(&line, LINE_USUAL);
     put_line(&line, c, code);
     if (abx_buf_failed(&line)) {
         c->server->audit_lost++;

@@ -13,7 +13,6 @@
 #include "lib/contract/contract.h"
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "lib/base/banned.h"
 
@@ -92,6 +91,7 @@ static void on_close(struct abx_http_req *req, bool aborted)
     abx_list_remove(&c->node);
     abx_policy_meter_unref(c->meter);
     abx_policy_unref(c->policy);
+    abx__server_rest(c->server);
 }
 
 static void on_drain(struct abx_http_req *req)
@@ -209,29 +209,50 @@ static int parse_text(struct abx__call *c, struct abx_str text, struct abx_error
     return abx_json_parse(text, &body_limits, &c->body, err);
 }
 
+static struct abx_str without_mark(struct abx_str text)
+{
+    return abx_str_starts(text, "\xEF\xBB\xBF") ? abx_str_sub(text, 3, text.len) : text;
+}
+
+/* A value that says nothing becomes an object without members; false: it is another one. */
+static bool become_object(json_t **inout)
+{
+    if (*inout && !json_is_object(*inout) && is_falsy(*inout)) {
+        json_decref(*inout);
+        *inout = NULL;
+    }
+    if (*inout == NULL)
+        *inout = json_object();
+    return *inout == NULL || json_is_object(*inout);
+}
+
+int abx__body_parse(struct abx_str text, struct json_t **ret, struct abx_error *err)
+{
+    text = without_mark(text);
+    if (text.len && abx_json_parse(text, &body_limits, ret, err) < 0)
+        return -1;
+    if (!become_object(ret))
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "it is another value");
+    return *ret ? 0 : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
+}
+
 /* False: answered. */
 static bool parse_body(struct abx__call *c)
 {
     struct abx_error err = {0};
-    struct abx_str text = abx_buf_str(&c->body_buf);
-    c->body_text = text;
-    if (abx_str_starts(text, "\xEF\xBB\xBF"))
-        text = abx_str_sub(text, 3, text.len);
+    c->body_text = abx_buf_str(&c->body_buf);
+    struct abx_str text = without_mark(c->body_text);
     if (text.len && parse_text(c, text, &err) < 0) {
         bad_body(c, err.msg);
         return false;
     }
     if (takes_any(c))
         return true;
-    if (c->body && !json_is_object(c->body) && is_falsy(c->body)) {
-        json_decref(c->body);
-        c->body = NULL;
-    }
-    if (c->body && !json_is_object(c->body)) {
+    if (!become_object(&c->body)) {
         bad_body(c, "it is another value");
         return false;
     }
-    if (c->body == NULL && (c->body = json_object()) == NULL) {
+    if (c->body == NULL) {
         abx__call_fail(c, 500, "MemoryError", "out of memory");
         return false;
     }
@@ -289,7 +310,7 @@ static uint64_t default_limit(const struct abx__call *c)
     if (long_field(c) == NULL)
         return ABX__BODY_MAX;
     uint64_t file = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, c->server->upload_cap);
-    uint64_t text = file < ABX__BODIES_MAX ? file / 3 * 4 + AROUND : ABX__BODIES_MAX;
+    uint64_t text = file < UINT64_MAX / 2 ? file / 3 * 4 + AROUND : UINT64_MAX;
     return text > ABX__BODY_MAX ? text : ABX__BODY_MAX;
 }
 
@@ -308,6 +329,11 @@ static void read_body(struct abx__call *c)
     if (!head->is_chunked && head->content_length == 0) {
         if (parse_body(c))
             serve(c);
+        return;
+    }
+    if (c->route && c->route->serve_large &&
+        (head->is_chunked || head->content_length > ABX__BODY_MAX)) {
+        c->route->serve_large(c);
         return;
     }
     abx_buf_init(&c->body_buf, c->body_limit < SIZE_MAX / 2 ? (size_t)c->body_limit : SIZE_MAX / 2);
@@ -588,6 +614,21 @@ static void begin(struct abx__call *c)
         go_on(c);
 }
 
+/* "PREFIX-NUMBER"; the number in hex, as much of it as there is room for. */
+static void name_call(struct abx__call *c, uint64_t number)
+{
+    enum { PREFIX = sizeof(c->server->call_prefix) - 1, DIGITS = sizeof(c->id) - PREFIX - 2 };
+    char digits[DIGITS];
+    size_t at = DIGITS;
+    do
+        digits[--at] = "0123456789abcdef"[number & 15];
+    while ((number >>= 4) && at);
+    memcpy(c->id, c->server->call_prefix, PREFIX);
+    c->id[PREFIX] = '-';
+    memcpy(c->id + PREFIX + 1, digits + at, DIGITS - at);
+    c->id[PREFIX + 1 + DIGITS - at] = '\0';
+}
+
 void abx__server_on_request(struct abx_http_req *req)
 {
     struct abx__server *s = req->user;
@@ -602,7 +643,7 @@ void abx__server_on_request(struct abx_http_req *req)
     c->meter = abx_policy_meter_ref(s->meter);
     c->began_ms = abx_time_mono_ms();
     c->path = abx__target_path(req->path);
-    snprintf(c->id, sizeof(c->id), "%s-%llx", s->call_prefix, (unsigned long long)++s->call_number);
+    name_call(c, ++s->call_number);
     abx_buf_init(&c->body_buf, 0);
     abx_list_push(&s->calls, &c->node);
     req->data = c;

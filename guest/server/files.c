@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -26,6 +25,7 @@ enum {
     DEPTH = 3,
     DELETE_SCAN_MAX = 100000,
     TIME_TEXT = 48,
+    STAT_USUAL = 512, /* bytes of an answer */
 };
 
 /* ---- shared ---- */
@@ -81,17 +81,39 @@ bool abx__files_too_large(struct abx__job *j, uint64_t limit)
                            "the file is larger than %llu bytes", (unsigned long long)limit);
 }
 
-/* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. */
+/* @v in @width digits; what is behind them. */
+static char *put_digits(char *to, int v, int width)
+{
+    for (int i = width; i-- > 0; v /= 10)
+        to[i] = (char)('0' + v % 10);
+    return to + width;
+}
+
+static char *put_pair(char *to, char before, int v)
+{
+    *to = before;
+    return put_digits(to + 1, v, 2);
+}
+
+/* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. It has no
+ * years beyond 9999. */
 static void put_time(struct abx_json_writer *w, const char *key, struct timespec t)
 {
-    char text[TIME_TEXT], fraction[8] = "";
+    char text[TIME_TEXT], *to = text;
     struct tm tm;
-    if (t.tv_nsec / 1000)
-        snprintf(fraction, sizeof(fraction), ".%06d", (int)(t.tv_nsec / 1000));
-    if (gmtime_r(&t.tv_sec, &tm) == NULL)
+    if (gmtime_r(&t.tv_sec, &tm) == NULL || tm.tm_year < -1900 || tm.tm_year > 9999 - 1900)
         tm = (struct tm){.tm_mday = 1, .tm_year = 70};
-    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d%s+00:00", tm.tm_year + 1900,
-             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
+    to = put_digits(to, tm.tm_year + 1900, 4);
+    to = put_pair(to, '-', tm.tm_mon + 1);
+    to = put_pair(to, '-', tm.tm_mday);
+    to = put_pair(to, 'T', tm.tm_hour);
+    to = put_pair(to, ':', tm.tm_min);
+    to = put_pair(to, ':', tm.tm_sec);
+    if (t.tv_nsec / 1000) {
+        *to = '.';
+        to = put_digits(to + 1, (int)(t.tv_nsec / 1000), 6);
+    }
+    memcpy(to, "+00:00", sizeof("+00:00"));
     abx_json_kv_c(w, key, text);
 }
 
@@ -260,8 +282,9 @@ static void put_more(struct abx_json_writer *w, const struct stat *st, struct ab
 static void put_stat(struct abx__job *j, struct abx_str path, const struct stat *st,
                      struct abx_str link)
 {
-    char permissions[8] = "";
+    char permissions[4] = "";
     struct abx_json_writer w;
+    (void)abx_buf_room(&j->out, STAT_USUAL);
     abx_json_writer_init(&w, &j->out);
     abx_json_begin_object(&w);
     abx_json_kv_str(&w, "name", abx__files_base_name(path));
@@ -269,7 +292,8 @@ static void put_stat(struct abx__job *j, struct abx_str path, const struct stat 
     abx_json_kv_c(&w, "type", st ? type_of(st) : "unknown");
     abx_json_kv_i64(&w, "size", st ? st->st_size : 0);
     if (st)
-        snprintf(permissions, sizeof(permissions), "%03o", (unsigned)st->st_mode & 0777u);
+        for (unsigned i = 0; i < 3; i++)
+            permissions[i] = (char)('0' + (st->st_mode >> (6 - 3 * i) & 7));
     abx_json_kv_c(&w, "permissions", permissions);
     if (st) {
         put_time(&w, "modified", st->st_mtim);
@@ -457,7 +481,7 @@ const struct abx__route abx__files_routes[] = {
     {"files_delete", delete_call},
     {"files_move", abx__move_post},
     {"files_search", abx__search_post},
-    {"files_upload_stream", abx__upload_post, "content_base64"},
+    {"files_upload_stream", abx__upload_post, "content_base64", .serve_large = abx__upload_large},
     {"files_download_stream", abx__download_get},
     {"files_archive", abx__archive_post},
     {"files_watch", abx__watch_get},

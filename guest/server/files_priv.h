@@ -31,5 +31,6 @@ void abx__move_post(struct abx__call *c);    /* move.c */
 void abx__grep_post(struct abx__call *c);    /* grep.c */
 void abx__watch_get(struct abx__call *c);     /* watch.c */
 void abx__search_post(struct abx__call *c);  /* search.c */
-void abx__upload_post(struct abx__call *c);  /* transfer.c */
-void abx__download_get(struct abx__call *c); /* transfer.c */
+void abx__upload_post(struct abx__call *c);  /* upload.c */
+void abx__upload_large(struct abx__call *c); /* upload.c */
+void abx__download_get(struct abx__call *c); /* download.c */

@@ -10,6 +10,7 @@
 
 #include "lib/base/address.h"
 #include "lib/base/fd.h"
+#include "lib/base/image.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
@@ -33,6 +34,8 @@
 enum {
     CONNS_MAX = 2000,
     SWEEP_MS = 5000,
+    REST_MS = 200, /* without a call */
+    REST_EVERY_MS = 5000,
     GROUPS_TEXT = 256,
     NAMES_TEXT = 512,
     SAY_TEXT = 1536,
@@ -136,6 +139,7 @@ static void stop_rest(struct abx__server *s)
     abx_signal_close(&s->hangup, NULL);
     abx_signal_close(&s->reopen, NULL);
     abx_timer_close(&s->sweep, NULL);
+    abx_timer_close(&s->rest, NULL);
     abx_timer_close(&s->stop_timer, NULL);
     abx__browser_stop(s);
     abx__commands_stop(s);
@@ -221,18 +225,34 @@ static void on_reopen(struct abx_signal *g, int signum)
         abx_log(ABX_LOG_WARN, "SIGUSR1: the audit file can not be opened, going on in the old one");
 }
 
-/* What a burst of calls left free goes back to the kernel, once, when the server is idle. */
-static void give_back(struct abx__server *s)
+/* What the start or a burst of calls used goes back to the kernel: free memory, and the pages of the
+ * program, most of which an idle server does not need. */
+static void on_rest(struct abx_timer *t)
 {
-    if (!abx_list_empty(&s->calls) || s->trimmed_at == s->call_number)
+    struct abx__server *s = t->owner;
+    if (!abx_list_empty(&s->calls) || s->is_stopping)
+        return; /* the end of the last one begins again */
+    if (s->rest_number != s->call_number) {
+        s->rest_number = s->call_number;
+        abx_timer_start(t, REST_MS, 0);
         return;
-    s->trimmed_at = s->call_number;
+    }
+    s->rest_due_ms = abx_time_mono_ms() + REST_EVERY_MS;
     malloc_trim(0);
+    abx_image_let_go();
+}
+
+void abx__server_rest(struct abx__server *s)
+{
+    if (!abx_list_empty(&s->calls) || s->is_stopping || abx_timer_is_active(&s->rest))
+        return;
+    int64_t wait = s->rest_due_ms - abx_time_mono_ms();
+    s->rest_number = s->call_number;
+    abx_timer_start(&s->rest, wait > REST_MS ? (uint64_t)wait : REST_MS, 0);
 }
 
 static void on_sweep(struct abx_timer *t)
 {
-    give_back(t->owner);
     abx__calls_sweep(t->owner);
     abx__processes_sweep(t->owner);
     abx__terminals_sweep(t->owner, abx_time_mono_ms());
@@ -403,6 +423,7 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     s->is_listening = true;
     print_start(s);
     abx__parts_sweep(s);
+    abx__server_rest(s);
     abx__notify("READY=1");
 }
 
@@ -414,6 +435,7 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
                                            .max_conns = CONNS_MAX};
     abx_timer_init(&s->stop_timer, &s->loop, on_stop_late, s);
     abx_timer_init(&s->sweep, &s->loop, on_sweep, s);
+    abx_timer_init(&s->rest, &s->loop, on_rest, s);
     abx_timer_start(&s->sweep, SWEEP_MS, SWEEP_MS);
     if (abx_signal_init(&s->term, &s->loop, SIGTERM, on_signal, s, err) < 0 ||
         abx_signal_init(&s->interrupt, &s->loop, SIGINT, on_signal, s, err) < 0 ||

@@ -119,11 +119,12 @@ struct abx__server {
     void *on_loaded_arg;
     struct abx__policy_source source;
     struct abx_signal term, interrupt, hangup, reopen;
-    struct abx_timer stop_timer, sweep;
+    struct abx_timer stop_timer, sweep, rest;
     struct abx_list calls; /* in flight */
     size_t body_bytes;     /* of all bodies that are held */
     uint64_t call_number;
-    uint64_t trimmed_at; /* the call before which free memory was last given back */
+    uint64_t rest_number; /* the latest call when the rest began */
+    int64_t rest_due_ms;  /* no memory is given back before */
     char call_prefix[9];  /* of request ids */
     char long_marker[33]; /* random */
     const char *bound_host;
@@ -142,6 +143,9 @@ struct abx__route {
     const char *id; /* of lib/policy/endpoints.h; NULL ends an array */
     void (*serve)(struct abx__call *c);
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
+    /** Instead of serve() where the body is longer than ABX__BODY_MAX or says not how long it is: it
+     * is called before the body, call->body_limit is set. NULL: such a body is held too. */
+    void (*serve_large)(struct abx__call *c);
     bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
 extern const struct abx__route abx__core_routes[];          /* core.c */
@@ -244,6 +248,11 @@ bool abx__call_check_host(struct abx__call *c);
 bool abx__call_check_origin(struct abx__call *c);
 /** Whether a policy given in code agrees too. */
 bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v);
+/** The JSON object that a body is; where the text is empty, or a value that says nothing, one without
+ * members. *ret is the caller's, also on failure. Any thread. */
+int abx__body_parse(struct abx_str text, struct json_t **ret, struct abx_error *err);
+/** A call has ended: if it was the last one, and none comes soon, memory is given back. */
+void abx__server_rest(struct abx__server *s);
 /** Ends calls whose body has stopped coming; every few seconds. */
 void abx__calls_sweep(struct abx__server *s);
 /** The value of a query parameter; ptr NULL when absent or empty. */

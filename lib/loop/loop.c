@@ -135,6 +135,11 @@ static void on_timer(uv_timer_t *uv)
     t->fn(t);
 }
 
+bool abx_timer_is_active(const struct abx_timer *t)
+{
+    return t->open && uv_is_active((const uv_handle_t *)&t->uv);
+}
+
 static void on_timer_closed(uv_handle_t *h)
 {
     struct abx_timer *t = h->data;

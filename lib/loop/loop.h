@@ -65,6 +65,8 @@ void abx_timer_init(struct abx_timer *t, struct abx_loop *l, abx_timer_fn *fn, v
 /** (Re)arms: fires after @after_ms, then every @repeat_ms (0: once). */
 void abx_timer_start(struct abx_timer *t, uint64_t after_ms, uint64_t repeat_ms);
 void abx_timer_stop(struct abx_timer *t);
+/** Whether it will fire. */
+bool abx_timer_is_active(const struct abx_timer *t);
 /** @closed (may be NULL) is called with the owner once the loop has let go; not when the timer is
  *  not open. */
 void abx_timer_close(struct abx_timer *t, abx_closed_fn *closed);
