@@ -1,9 +1,11 @@
-"""bench/figure_size.py: `size`: stripped bytes of the programs, memory of each process of an idle sandbox, and the time from
-spawning envd to its first answer. Goals are those of performance.md."""
+"""bench/figure_size.py: `size`: stripped bytes of the programs, memory of each process of an idle sandbox and of an idle
+agent-sandbox-server, and the time from spawning envd and the server to their first answer. Goals are those of
+performance.md."""
 import os
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import tempfile
 import time
@@ -48,6 +50,25 @@ def go_first_answer_ms():
     return first_answer_ms([binary, "-isnotfc", "-port", "{port}"])
 
 
+def server_command(port):
+    return [os.path.join(BUILD, "bin/agent-sandbox-server"), "serve", "--host", "127.0.0.1", "--port", port,
+            "--pty-port", str(free_port()), "--base-dir", "/tmp"]
+
+
+def idle_server_kib():
+    """PSS and dirty PSS of a server that has answered once."""
+    port = free_port()
+    process = subprocess.Popen(server_command(str(port)), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://127.0.0.1:{port}/health"
+        until(lambda: subprocess.run(["curl", "-s", "-o", "/dev/null", url], timeout=10).returncode == 0, "an answer")
+        time.sleep(0.5)
+        return memory_kib(process.pid, "Pss"), memory_kib(process.pid, "Pss_Dirty")
+    finally:
+        process.kill()
+        process.wait()
+
+
 def run(plan, report):
     for name, goal in GOALS_MIB.items():
         path = os.path.join(BUILD, "bin", name)
@@ -67,6 +88,11 @@ def run(plan, report):
         report.figure("size, PSS abx", memory_kib(engine.pid(), "Pss") / 1024, "MiB", 1)
         sandbox.kill()
     guest, count = os.path.join(BUILD, "bin/abx-guest"), plan.count(20)
+    pss, dirty = idle_server_kib()
+    report.figure("size, PSS agent-sandbox-server", pss / 1024, "MiB", 1, 2, "goal")
+    report.figure("size, dirty PSS agent-sandbox-server", dirty / 1024, "MiB", 1)
+    server = [first_answer_ms(server_command("{port}")) for _ in range(count)]
+    report.figure("size, agent-sandbox-server spawn to first answer", statistics.median(server), "ms", count, 2, "goal")
     rounds = alternate(plan, {"envd": lambda: [first_answer_ms([guest, "envd", "--port", "{port}"]) for _ in range(count)],
                               "Go envd": lambda: [go_first_answer_ms() for _ in range(count)]})
     report.compare("size, envd spawn to first answer", "ms", rounds, "envd", "goal 2 ms")
