@@ -2,15 +2,16 @@
 import os
 import warnings
 
-import IPython
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
-from IPython.core.formatters import BaseFormatter
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets import Type, Unicode
-from traitlets.config import Config
+from abx_kernel import hooks, late, rich
 
-from abx_kernel import hooks, rich
+late.start()
+import IPython  # noqa: E402
+from IPython.core.displayhook import DisplayHook  # noqa: E402
+from IPython.core.displaypub import DisplayPublisher  # noqa: E402
+from IPython.core.formatters import BaseFormatter  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
+from traitlets import Type, Unicode  # noqa: E402
+from traitlets.config import Config  # noqa: E402
 
 
 class Hook(DisplayHook):
