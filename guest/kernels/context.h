@@ -11,7 +11,7 @@
 #include "lib/base/arena.h"
 #include "lib/loop/loop.h"
 
-enum { ABX_CONTEXT_ID = 36, ABX_CONTEXTS_MAX = 64, ABX_CONTEXT_QUEUE_MAX = 64 };
+enum { ABX_CONTEXT_ID = 36, ABX_CONTEXTS_MAX = 128, ABX_CONTEXT_QUEUE_MAX = 64 };
 
 struct abx_confine;
 struct abx_contexts;

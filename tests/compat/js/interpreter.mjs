@@ -17,7 +17,15 @@ const text = async (code, options) => {
 }
 
 check('create', async () => {
-  sandbox = await Sandbox.create(template, { envs: { TEST_ENV_VAR: 'supertest' }, secure: true })
+  sandbox = await Sandbox.create(template, {
+    envs: { TEST_ENV_VAR: 'supertest' }, secure: true, network: { allowPublicTraffic: false } })
+})
+check('its_ports_want_the_traffic_token', async () => {
+  const status = async (more) => (await fetch(`${process.env.E2B_SANDBOX_URL}/contexts`, {
+    headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49999', ...more } })).status
+  const token = 'E2B-Traffic-Access-Token'
+  assert.deepEqual([await status({}), await status({ [token]: 'guess' }), await status({ [token]: sandbox.trafficAccessToken })],
+    [403, 403, 200])
 })
 check('first_run', async () => {
   const execution = await sandbox.runCode('x =1; x')

@@ -1,9 +1,12 @@
 """tests/compat/py/interpreter.py [TEMPLATE]: e2b-code-interpreter, unmodified, against the engine that the environment
 names: every method that talks to the interpreter, sync and async."""
 import asyncio
+import os
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 
 from checks import check, claim, equal, refused, run_all
 from e2b import InvalidArgumentException, NotFoundException, SandboxException, TimeoutException
@@ -23,7 +26,23 @@ def text(code, **options):
 @check
 def create():
     global sandbox
-    sandbox = Sandbox.create(TEMPLATE, envs={"TEST_ENV_VAR": "supertest"}, secure=True)
+    sandbox = Sandbox.create(TEMPLATE, envs={"TEST_ENV_VAR": "supertest"}, secure=True,
+                             network={"allow_public_traffic": False})
+
+
+@check
+def its_ports_want_the_traffic_token():
+    def status(**more):
+        asked = urllib.request.Request(os.environ["E2B_SANDBOX_URL"] + "/contexts", headers={
+            "E2b-Sandbox-Id": sandbox.sandbox_id, "E2b-Sandbox-Port": "49999", **more})
+        try:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    token = "E2B-Traffic-Access-Token"
+    equal((status(), status(**{token: "guess"}), status(**{token: sandbox.traffic_access_token})), (403, 403, 200))
 
 
 @check
