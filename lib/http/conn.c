@@ -396,6 +396,7 @@ int abx__http_conn_new(struct abx_http_server *s, int take_fd, int tag, struct a
     abx_buf_init(&c->out, OUT_MAX);
     abx_buf_init(&c->pending, ABX_LOOP_SCRATCH);
     next_request(c);
+    c->deadline_ms = now_ms(c) + s->o.first_timeout_ms;
     abx_list_push(&s->conns, &c->node);
     abx_stream_resume(&c->stream);
     return 0;
@@ -410,6 +411,15 @@ void abx__http_conn_expire(struct abx_http_conn *c)
         abx__http_refuse(c, 408, "the request head did not come in time");
         c->in = ABX__IN_BODY;
     }
+    finish_connection(c);
+}
+
+void abx__http_conn_turn_away(struct abx_http_conn *c)
+{
+    c->is_turned_away = true;
+    c->server->turned_away++;
+    abx__http_refuse(c, 503, "too many connections: try again later");
+    c->in = ABX__IN_BODY; /* what it sends is left */
     finish_connection(c);
 }
 

@@ -16,6 +16,7 @@ enum {
     HEAD_TIMEOUT_MS = 30000,
     IDLE_TIMEOUT_MS = 640000, /* envd.md 1.1 */
     MAX_CONNS = 2000,
+    TURNED_AWAY_MAX = 64,
     HIGH_WATER = 65536,
     ACCEPTS_PER_EVENT = 64,
     BACKOFF_MS = 100,
@@ -55,6 +56,8 @@ static uint32_t sweep_period(const struct abx_http_server *s)
 {
     uint32_t least =
         s->o.head_timeout_ms < s->o.idle_timeout_ms ? s->o.head_timeout_ms : s->o.idle_timeout_ms;
+    if (s->o.first_timeout_ms < least)
+        least = s->o.first_timeout_ms;
     uint32_t period = least / 4;
     if (period > SWEEP_MAX_MS)
         period = SWEEP_MAX_MS;
@@ -75,15 +78,25 @@ static void on_sweep(struct abx_timer *t)
     }
 }
 
+/* Whether one more is let in, be it to hear that there is no place. */
+static bool has_no_place(const struct abx_http_server *s)
+{
+    return s->conn_count >= s->o.max_conns + (s->o.turns_away ? TURNED_AWAY_MAX : 0U);
+}
+
 static void adopt(struct abx_http_server *s, int take_fd, int tag)
 {
     struct abx_error err;
     if (s->o.on_accept)
         tag = s->o.on_accept(s->o.user, take_fd, tag);
-    if (tag < 0)
+    if (tag < 0) {
         abx_fd_close(&take_fd);
-    else
-        abx_http_server_adopt(s, take_fd, tag, &err); /* no memory: the peer sees a close */
+        return;
+    }
+    if (abx_http_server_adopt(s, take_fd, tag, &err) < 0)
+        return; /* no memory: the peer sees a close */
+    if (s->o.turns_away && s->conn_count - s->turned_away > s->o.max_conns)
+        abx__http_conn_turn_away(ABX_CONTAINER_OF(s->conns.prev, struct abx_http_conn, node));
 }
 
 static bool is_exhaustion(int error)
@@ -124,6 +137,7 @@ int abx_http_server_open(struct abx_loop *l, const struct abx_http_server_option
     s->loop = l;
     s->o.head_timeout_ms = o->head_timeout_ms ? o->head_timeout_ms : HEAD_TIMEOUT_MS;
     s->o.idle_timeout_ms = o->idle_timeout_ms ? o->idle_timeout_ms : IDLE_TIMEOUT_MS;
+    s->o.first_timeout_ms = o->first_timeout_ms ? o->first_timeout_ms : s->o.idle_timeout_ms;
     s->o.max_conns = o->max_conns ? o->max_conns : MAX_CONNS;
     s->o.high_water = o->high_water ? o->high_water : HIGH_WATER;
     abx_list_init(&s->listeners);
@@ -161,7 +175,7 @@ int abx_http_server_adopt(struct abx_http_server *s, int take_fd, int tag, struc
         return -1;
     if (s->conn_count++ == 0)
         abx_timer_start(&s->sweep, sweep_period(s), sweep_period(s));
-    if (!s->is_full && s->conn_count >= s->o.max_conns) {
+    if (!s->is_full && has_no_place(s)) {
         s->is_full = true;
         watch_listeners(s);
     }
@@ -172,13 +186,14 @@ void abx__http_conn_gone(struct abx_http_conn *c)
 {
     struct abx_http_server *s = c->server;
     abx_list_remove(&c->node);
+    s->turned_away -= c->is_turned_away;
     free(c);
     s->handles++; /* held while we look at the server */
     if (--s->conn_count == 0)
         abx_timer_stop(&s->sweep);
     if (s->closing && s->conn_count == 0)
         abx_timer_close(&s->backoff, let_go);
-    if (s->is_full && s->conn_count < s->o.max_conns) {
+    if (s->is_full && !has_no_place(s)) {
         s->is_full = false;
         watch_listeners(s);
     }

@@ -43,6 +43,7 @@ struct abx_http_conn {
     bool peer_eof;
     bool told_eof;
     bool is_tunnel;
+    bool is_turned_away; /* beyond max_conns */
     const struct abx_stream_ops *tunnel_ops; /* of the caller */
     struct abx_stream_ops tunnel;            /* the same, but we end the stream */
 };
@@ -60,6 +61,7 @@ struct abx_http_server {
     struct abx_list listeners, conns;
     struct abx_timer sweep, backoff; /* deadlines; accept after EMFILE */
     size_t conn_count, handles;
+    size_t turned_away; /* of conn_count */
     bool is_full, is_backing_off, closing;
     void (*closed)(void *);
     void *closed_arg;
@@ -77,6 +79,8 @@ void abx__http_conn_gone(struct abx_http_conn *c);
 int abx__http_conn_new(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
 /** Has the connection looked at from the loop: something changed outside of a step. */
 void abx__http_conn_wake(struct abx_http_conn *c);
+/** There is no place for it: says so and ends it. */
+void abx__http_conn_turn_away(struct abx_http_conn *c);
 /** Its deadline has passed. */
 void abx__http_conn_expire(struct abx_http_conn *c);
 /** The server closes: idle ones go now, all when @now. */

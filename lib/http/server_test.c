@@ -448,6 +448,43 @@ TEST(server_pauses_accepting_at_its_limit)
     kit_close(&k);
 }
 
+TEST(server_turns_away_beyond_its_limit_where_it_shall)
+{
+    kit_open(&k, (struct abx_http_server_options){.max_conns = 2, .turns_away = true});
+    uint16_t port;
+    struct abx_error err;
+    char answer[1024] = {0};
+    assert_int_equal(abx_http_server_listen(k.server, kit_listen_tcp(&port), 3, &err), 0);
+    int fds[3];
+    for (int i = 0; i < 3; i++)
+        fds[i] = kit_connect_tcp(port);
+    RUN_UNTIL(&k.loop, recv(fds[2], answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_PEEK) > 0);
+    assert_true(recv(fds[2], answer, sizeof(answer) - 1, 0) > 0);
+    assert_memory_equal(answer, "HTTP/1.1 503 ", 13);
+    assert_non_null(strstr(answer, "Connection: close\r\n"));
+    close(fds[2]);
+    RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 2);
+    kit_expect(&k, fds[0], "GET /hello HTTP/1.1\r\n" HOST "\r\n", "hello");
+    close(fds[1]);
+    RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 1);
+    fds[1] = kit_connect_tcp(port);
+    kit_expect(&k, fds[1], "GET /hello HTTP/1.1\r\n" HOST "\r\n", "hello");
+    close(fds[0]);
+    close(fds[1]);
+    kit_close(&k);
+}
+
+TEST(server_ends_who_never_says_anything)
+{
+    kit_open(&k, (struct abx_http_server_options){.first_timeout_ms = 40});
+    int fd = kit_connect(&k);
+    char byte;
+    RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 0);
+    assert_int_equal(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    kit_close(&k);
+}
+
 TEST(server_survives_running_out_of_descriptors)
 {
     kit_open(&k, defaults);
