@@ -88,6 +88,24 @@ static bool read_env(struct abx__call *c, struct abx__exec *x)
     return true;
 }
 
+/* Words that are passed on as they are: nobody has to quote them (D35). */
+static bool read_args(struct abx__call *c, struct abx__exec *x)
+{
+    const json_t *args = abx__call_field(c, "args"), *value;
+    size_t i;
+    if (args == NULL || json_is_null(args))
+        return true;
+    if (!json_is_array(args))
+        return refuse(c, "'args' must be an array of strings");
+    json_array_foreach(args, i, value)
+    {
+        if (!json_is_string(value))
+            return refuse(c, "'args' must be an array of strings");
+    }
+    x->args = args;
+    return true;
+}
+
 static bool is_blank(struct abx_str s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -102,7 +120,7 @@ bool abx__exec_read(struct abx__call *c, struct abx__exec *x)
         return false;
     if (is_blank(x->command))
         return refuse(c, "'command' has no words");
-    return read_cwd(c, x) && read_env(c, x) && read_timeout(c, x);
+    return read_cwd(c, x) && read_env(c, x) && read_args(c, x) && read_timeout(c, x);
 }
 
 /* ---- the environment ---- */
@@ -151,13 +169,27 @@ static struct abx_str find_in_path(struct abx__job *j, struct abx_str name)
     return abx__exec_find(j->server, name, &j->arena);
 }
 
-static struct abx_str resolved(struct abx__job *j, struct abx_str path)
+/* The file itself; where a link on the way lies beneath /proc, /sys or /dev, that link: it may lead
+ * anywhere, and nothing is run by way of it (D97). */
+static struct abx_str real_program(struct abx__job *j, struct abx_str path)
 {
-    ABX_AUTO_BUF out;
-    abx_buf_init(&out, PATH_BYTES);
-    if (path.ptr == NULL || abx_tree_resolve(path, false, &out) < 0)
-        return path;
-    return abx_arena_str(&j->arena, abx_buf_str(&out));
+    enum { HOPS_MAX = 40 };
+    char target[PATH_MAX];
+    for (int i = 0; path.ptr && i < HOPS_MAX; i++) {
+        ABX_AUTO_BUF out = {0};
+        abx_buf_init(&out, PATH_BYTES);
+        if (abx_tree_resolve(path, true, &out) < 0)
+            return path;
+        path = abx_str(arena_c(j, abx_buf_str(&out)));
+        if (path.ptr == NULL || abx_policy_is_kernel_path(path))
+            return path;
+        ssize_t n = readlink(path.ptr, target, sizeof(target));
+        if (n <= 0 || (size_t)n == sizeof(target))
+            return path;
+        int dir = target[0] == '/' ? 0 : (int)(abx_str_rchr(path, '/') + 1);
+        path = abx_str(abx_arena_printf(&j->arena, "%.*s%.*s", dir, path.ptr, (int)n, target));
+    }
+    return path;
 }
 
 static struct abx_str base_name(struct abx_str path)
@@ -229,22 +261,39 @@ struct parsed {
     struct abx_str found; /* ptr NULL: nothing of that name */
 };
 
+static bool add_args(struct abx__job *j, const json_t *args, struct abx_str_list *argv)
+{
+    size_t count = argv->count, all = count + json_array_size(args), i;
+    const json_t *value;
+    struct abx_str *words = abx_arena_array(&j->arena, all, sizeof(*words));
+    if (words == NULL)
+        return false;
+    memcpy(words, argv->items, count * sizeof(*words));
+    json_array_foreach(args, i, value)
+    {
+        words[count++] = abx_str_n(json_string_value(value), json_string_length(value));
+    }
+    *argv = (struct abx_str_list){words, count};
+    return true;
+}
+
 static bool check_program(struct abx__job *j, const struct abx__exec *x,
                           const struct abx__bounds *b, struct parsed *p)
 {
     p->paths = (struct path_check){.job = j, .bounds = b, .dir = planned_dir(j, x, b)};
     if (abx_policy_words_split(x->command, &j->arena, &p->command.argv) < 0)
         return abx__job_fail(j, 400, "ValueError", "'command' has an open quote or backslash");
-    if (p->command.argv.count == 0 || p->paths.dir.ptr == NULL)
+    if (p->command.argv.count == 0 || p->paths.dir.ptr == NULL ||
+        (x->args && !add_args(j, x->args, &p->command.argv)))
         return no_memory(j);
     struct abx_str word = p->command.argv.items[0];
     p->found = find_program(j, word, p->paths.dir);
     p->command.path = check_word;
     p->command.path_ctx = &p->paths;
-    struct abx_str real = resolved(j, p->found);
+    struct abx_str real = real_program(j, p->found);
     if (abx_str_chr(word, '/') >= 0) {
         p->command.program = real;
-        p->command.path_program = resolved(j, find_in_path(j, base_name(word)));
+        p->command.path_program = real_program(j, find_in_path(j, base_name(word)));
     }
     return abx_policy_program_check(j->rule, word, real, &j->verdict);
 }
@@ -410,7 +459,7 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
 bool abx__exec_judge_named(struct abx__job *j, struct abx_str name)
 {
     struct abx_str found = find_in_path(j, name);
-    return abx_policy_program_check(j->rule, name, resolved(j, found), &j->verdict);
+    return abx_policy_program_check(j->rule, name, real_program(j, found), &j->verdict);
 }
 
 int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,

@@ -7,6 +7,7 @@
 struct abx__exec {
     struct abx_str command, cwd_given; /* in the body; cwd_given empty: none */
     const struct json_t *env;          /* an object of strings, or NULL */
+    const struct json_t *args;         /* an array of strings, or NULL */
     uint64_t timeout_ms;
     /* filled by abx__exec_judge(), in the job's arena: */
     const char *program; /* what is executed; absolute, or the word itself when nothing was found */

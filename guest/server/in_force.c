@@ -80,6 +80,12 @@ static int confine(struct abx_policy *p)
                 (int)(token.len < 80 ? token.len : 80), token.ptr);
         return EXIT_FORBIDDEN;
     }
+    const char *strangers = abx_policy_anonymous_fault(p);
+    if (strangers) {
+        fprintf(stderr, "policy error: policy.auth.allow_anonymous: with \"confine\": %s\n",
+                strangers);
+        return EXIT_MISTAKE;
+    }
     if (abx_policy_confine(p) == ABX_CONFINE_REQUIRE && missing != 0) {
         fputs("policy error: policy.confine: \"require\", and this kernel lacks", stderr);
         for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

@@ -33,6 +33,7 @@
 
 enum {
     CONNS_MAX = 2000,
+    FIRST_MS = 30000, /* for a connection to say something */
     SWEEP_MS = 5000,
     REST_MS = 200, /* without a call */
     REST_EVERY_MS = 5000,
@@ -301,6 +302,20 @@ static void print_missing(const struct abx__server *s)
             : "what would need it answers 403 confinement_unavailable");
 }
 
+/* What the document says of callers, and likely does not mean (D75, D81, P8). */
+static void print_credentials(const struct abx__server *s)
+{
+    const char *strangers = abx_policy_anonymous_fault(s->policy);
+    if (!abx_policy_has_tokens(s->policy))
+        say(s, ABX_LOG_WARN,
+            "warning: no token is configured: whoever reaches the port may use it");
+    else if (strangers)
+        say(s, ABX_LOG_WARN, "warning: policy.auth.allow_anonymous: %s", strangers);
+    if (s->has_idle_token)
+        say(s, ABX_LOG_WARN,
+            "warning: ABX_SERVER_TOKEN opens nothing: the policy names tokens of its own");
+}
+
 static void print_start(const struct abx__server *s)
 {
     char names[NAMES_TEXT], confine_text[CONFINE_TEXT];
@@ -315,9 +330,7 @@ static void print_start(const struct abx__server *s)
         ABX_SERVER_COMPAT, ABX_VERSION, s->o.host, (long long)s->o.port, s->source.name,
         abx_policy_revision(s->policy), abx_policy_preset(s->policy), confine_text,
         abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
-    if (!abx_policy_has_tokens(s->policy))
-        say(s, ABX_LOG_WARN,
-            "warning: no token is configured: whoever reaches the port may use it");
+    print_credentials(s);
     if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
         print_missing(s);
     print_lint(s);
@@ -392,6 +405,14 @@ static int confine_itself(struct abx__server *s, struct abx_error *err)
     return abx__self_confine(s->policy, &needs, err);
 }
 
+/* ABX_SERVER_TOKEN beside tokens of the document, none of which is it. */
+static bool has_idle_token(const struct abx_policy *p)
+{
+    const char *token = getenv(ABX_ENV_SERVER_TOKEN);
+    return token && token[0] && abx_policy_has_tokens(p) &&
+           !abx_policy_has_token_of(p, ABX_STR(ABX_ENV_SERVER_TOKEN));
+}
+
 /* The hosts are ready: nothing is added any more. */
 static void on_ready(struct abx__server *s, int exit_code, const struct abx_error *host_err)
 {
@@ -412,6 +433,7 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
         fail(s, rc ? rc : 1);
         return;
     }
+    s->has_idle_token = has_idle_token(s->policy);
     abx__environment_hide(s->policy);
     s->meter = abx_policy_meter_new(s->policy);
     if (s->meter == NULL || open_audit(s, &err) < 0 || listen_all(s, &err) < 0 ||
@@ -432,7 +454,9 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
     struct abx_http_server_options http = {.on_request = abx__server_on_request,
                                            .refusal = abx__server_on_refusal,
                                            .user = s,
-                                           .max_conns = CONNS_MAX};
+                                           .max_conns = CONNS_MAX,
+                                           .first_timeout_ms = FIRST_MS,
+                                           .turns_away = true};
     abx_timer_init(&s->stop_timer, &s->loop, on_stop_late, s);
     abx_timer_init(&s->sweep, &s->loop, on_sweep, s);
     abx_timer_init(&s->rest, &s->loop, on_rest, s);

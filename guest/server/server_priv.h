@@ -131,6 +131,7 @@ struct abx__server {
     int64_t bound_port;
     int http_fd, pty_fd, exit_code, stop_signal;
     bool is_listening, is_stopping, is_pty_listening;
+    bool has_idle_token; /* ABX_SERVER_TOKEN was set and is none of the policy's */
 };
 
 /* Which listener a request came by. */

@@ -4,8 +4,10 @@
 #include "guest/server/exec.h"
 
 #include "lib/base/assert.h"
+#include "lib/base/parse.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +21,7 @@ struct shell {
     struct abx_buf out[2]; /* stdout, stderr */
     size_t max;
     bool is_truncated;
+    bool is_base64; /* `encoding`: the bytes as they are */
 };
 
 static void shell_free(struct shell *s)
@@ -59,10 +62,25 @@ static struct abx_str whole_characters(struct abx_str s, size_t max)
     return abx_str_is_utf8(abx_str_sub(s, n - 1, s.len)) ? s : abx_str_sub(s, 0, n - 1);
 }
 
+static void put_stream(struct abx_json_writer *w, const char *key, const struct shell *s,
+                       const struct abx_buf *out)
+{
+    ABX_AUTO_BUF coded = {0};
+    if (!s->is_base64) {
+        abx_json_kv_str(w, key, whole_characters(abx_buf_str(out), s->max));
+        return;
+    }
+    abx_buf_init(&coded, out->len / 3 * 4 + 8);
+    abx_base64_encode(out->ptr, out->len, true, &coded);
+    abx_json_kv_str(w, key, abx_buf_str(&coded));
+    if (abx_buf_failed(&coded))
+        w->out->failed = true;
+}
+
 static void put_output(struct abx_json_writer *w, const struct shell *s)
 {
-    abx_json_kv_str(w, "stdout", whole_characters(abx_buf_str(&s->out[0]), s->max));
-    abx_json_kv_str(w, "stderr", whole_characters(abx_buf_str(&s->out[1]), s->max));
+    put_stream(w, "stdout", s, &s->out[0]);
+    put_stream(w, "stderr", s, &s->out[1]);
 }
 
 static void put_end(struct abx_buf *body, const struct shell *s, const struct abx_run_end *end)
@@ -103,6 +121,13 @@ static void on_end(struct abx_run *r, const struct abx_run_end *end)
 
 static const struct abx_run_ops ops = {.on_data = on_data, .on_end = on_end};
 
+/* What `encoding` asks for (D39). */
+static bool is_base64(const json_t *body)
+{
+    const char *encoding = json_string_value(json_object_get(body, "encoding"));
+    return encoding && strcmp(encoding, "base64") == 0;
+}
+
 /* The judged program is started. */
 static void start(struct abx__job *j)
 {
@@ -125,6 +150,7 @@ static void start(struct abx__job *j)
         return;
     }
     s->call = c;
+    s->is_base64 = is_base64(j->body);
     abx__running_add(&s->running, c->server);
     s->max = max < OUTPUT_MAX ? (size_t)max : (size_t)OUTPUT_MAX;
     abx_buf_init(&s->out[0], s->max + 1);
@@ -143,6 +169,13 @@ static void start(struct abx__job *j)
 
 static void shell_post(struct abx__call *c)
 {
+    const json_t *encoding = abx__call_field(c, "encoding");
+    const char *name = json_string_value(encoding);
+    if (encoding && !json_is_null(encoding) &&
+        (name == NULL || (strcmp(name, "utf-8") != 0 && strcmp(name, "base64") != 0))) {
+        abx__call_fail(c, 400, "ValueError", "'encoding' must be \"utf-8\" or \"base64\"");
+        return;
+    }
     abx__exec_post(c, 0, &c->server->shell_count, start);
 }
 

@@ -31,6 +31,7 @@ enum {
     WRITES_MAX = 32,     /* of a viewer that wait */
     CODE_UNAUTHORIZED = 4001,
     CODE_FORBIDDEN = 4003,
+    CODE_LIMIT = 4029, /* P17 */
     CODE_TRY_LATER = 1013,
 };
 #define PROTOCOL     "abx.pty.v1"
@@ -433,7 +434,7 @@ static struct why_not judge(struct abx__call *c, struct abx_policy_verdict *v)
                                                     ? "Endpoint disabled"
                                                     : "Forbidden"};
     if (!abx_policy_meter_enter(c->meter, c->rule, &c->who, c->began_ms, v))
-        return (struct why_not){CODE_TRY_LATER, "Too many requests"};
+        return (struct why_not){CODE_LIMIT, "Too many requests"};
     c->has_slot = true;
     return (struct why_not){0};
 }

@@ -32,7 +32,7 @@ static bool has_nul(struct abx_str s)
 
 /* ---- programs ---- */
 
-static bool is_kernel_path(struct abx_str path)
+bool abx_policy_is_kernel_path(struct abx_str path)
 {
     static const char *const roots[] = {"/proc", "/sys", "/dev"};
     for (size_t i = 0; i < ABX_COUNTOF(roots); i++) {
@@ -52,8 +52,8 @@ bool abx_policy_program_check(const struct abx_policy_rule *rule, struct abx_str
         return refuse(rule, ABX_POLICY_PROCESS_INVALID, v, "no program", argv0);
     bool by_text =
         argv0.ptr[0] == '/' && (!abx_policy_path_normalise(argv0, ABX_STR("/"), &lexical) ||
-                                is_kernel_path(abx_buf_str(&lexical)));
-    if (by_text || (program.ptr != NULL && is_kernel_path(program)))
+                                abx_policy_is_kernel_path(abx_buf_str(&lexical)));
+    if (by_text || (program.ptr != NULL && abx_policy_is_kernel_path(program)))
         return refuse(rule, ABX_POLICY_PROCESS_DENIED, v,
                       "it lies beneath /proc, /sys or /dev, where nothing is run", argv0);
     return true;

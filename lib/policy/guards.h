@@ -13,6 +13,8 @@ enum { ABX_ARGV_MAX = 256, ABX_ARGV_WORD_MAX = 4096 /* characters */ };
  *  open quote, a backslash at the end, or no memory. */
 int abx_policy_words_split(struct abx_str line, struct abx_arena *a, struct abx_str_list *ret);
 
+/** Whether it is /proc, /sys or /dev, or beneath one of them. */
+bool abx_policy_is_kernel_path(struct abx_str path);
 /** @argv0 as given; @program: the file that it is, links followed (ptr NULL: not found). */
 bool abx_policy_program_check(const struct abx_policy_rule *rule, struct abx_str argv0,
                               struct abx_str program, struct abx_policy_verdict *v);

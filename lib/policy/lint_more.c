@@ -237,12 +237,11 @@ static void lint_tokens(const struct abx__lint *l)
             abx__warn(l, "LX14", NULL, "the token '%.*s' is shorter than %d bytes",
                       (int)(p->tokens[i].id.len < 80 ? p->tokens[i].id.len : 80),
                       p->tokens[i].id.ptr, (int)ABX__TOKEN_MIN);
-    if (p->token_count > 0 && p->allow_anonymous && !p->has_anonymous_scopes)
-        abx__warn(l, "LX20", child(auth, "allow_anonymous"),
-                  "strangers may do everything; write anonymous_scopes");
-    if (p->token_count == 0 && p->has_allow_anonymous && !p->allow_anonymous)
-        abx__warn(l, "LX20", child(auth, "allow_anonymous"),
-                  "without tokens this closes nothing: everybody may call");
+    const char *strangers = abx_policy_anonymous_fault(p);
+    if (strangers && p->confine.mode == ABX_CONFINE_OFF)
+        abx__warn(l, "LX20", child(auth, "allow_anonymous"), "%s", strangers);
+    else if (strangers)
+        abx__fault(l, "LX20", child(auth, "allow_anonymous"), "%s", strangers);
 }
 
 static void lint_core(const struct abx__lint *l)

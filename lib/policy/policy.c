@@ -408,6 +408,23 @@ struct abx_str abx_policy_short_token(const struct abx_policy *p)
     return (struct abx_str){0};
 }
 
+bool abx_policy_has_token_of(const struct abx_policy *p, struct abx_str name)
+{
+    for (size_t i = 0; i < p->token_count; i++)
+        if (abx_str_eq(p->tokens[i].env, name))
+            return true;
+    return false;
+}
+
+const char *abx_policy_anonymous_fault(const struct abx_policy *p)
+{
+    if (p->token_count > 0 && p->allow_anonymous && !p->has_anonymous_scopes)
+        return "strangers may do everything; write anonymous_scopes";
+    if (p->token_count == 0 && p->has_allow_anonymous && !p->allow_anonymous)
+        return "without tokens this closes nothing: everybody may call";
+    return NULL;
+}
+
 const struct abx_policy_rule *abx_policy_rules(const struct abx_policy *p, size_t *ret_count)
 {
     *ret_count = p->rule_count;

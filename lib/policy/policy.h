@@ -81,6 +81,10 @@ void abx_policy_attach(struct abx_policy *p, void *data, void (*free_data)(void 
 void *abx_policy_attached(const struct abx_policy *p);
 /** The identity of a token that is shorter than 24 bytes, or a slice with ptr NULL (S15). */
 struct abx_str abx_policy_short_token(const struct abx_policy *p);
+/** Whether a token of the document is the environment variable @name. */
+bool abx_policy_has_token_of(const struct abx_policy *p, struct abx_str name);
+/** What `allow_anonymous` lets happen and its author likely does not want (LX20), or NULL. */
+const char *abx_policy_anonymous_fault(const struct abx_policy *p);
 
 /** The published server takes the document too: it has nothing of ours. */
 bool abx_policy_is_portable(const struct abx_policy *p);
