@@ -9,6 +9,7 @@ endfunction()
 
 abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
 abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
+abx_add_suite(source_rows 60 once ${CMAKE_SOURCE_DIR}/tests/tools/rows)
 abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)
 abx_add_suite(e2e_cases 600 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/cases)
 abx_add_suite(e2e_published 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/published)
@@ -48,6 +49,9 @@ abx_add_suite(server_processes 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/processe
 abx_add_suite(server_terminals 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/terminals)
 abx_add_suite(server_system 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/system)
 abx_add_suite(server_additions 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/additions)
+# What is named after a row of the list of defects and stands nowhere else.
+abx_add_suite(server_rows 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/rows)
+abx_add_suite(server_rows_policy 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/rows_policy)
 abx_add_suite(server_load 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/load)
 abx_add_suite(server_clients 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/clients)
 # The HTTP vectors of the policy language, and the one list of endpoints that are not built.
