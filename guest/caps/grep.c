@@ -122,16 +122,21 @@ static void count_lines(struct cursor *c, size_t until)
 /* The next line that matches: 1, 0, -1. Its bounds go to *begin and *end. */
 static int next_literal(const struct abx_grep *g, struct cursor *c, size_t *begin, size_t *end)
 {
-    struct abx_str rest = abx_str_sub(c->text, c->at, c->text.len);
-    ptrdiff_t found = rest.len ? abx_str_find(rest, g->spec.pattern) : -1;
-    if (found < 0)
-        return 0;
-    size_t at = c->at + (size_t)found;
-    *begin = line_begin(c->text, at);
-    *end = line_end(c->text, at);
-    count_lines(c, *begin);
-    c->line.match = (struct abx_regex_match){at - *begin, at - *begin + g->spec.pattern.len};
-    return 1;
+    size_t len = g->spec.pattern.len, from = c->at;
+    ptrdiff_t found;
+    while (from < c->text.len &&
+           (found = abx_str_find(abx_str_sub(c->text, from, c->text.len), g->spec.pattern)) >= 0) {
+        size_t at = from + (size_t)found;
+        *begin = line_begin(c->text, at);
+        *end = line_end(c->text, at);
+        from = at + 1;
+        if (at + len > *begin + line_at(c->text, *begin, *end).len)
+            continue; /* it takes in a carriage return that ends the line */
+        count_lines(c, *begin);
+        c->line.match = (struct abx_regex_match){at - *begin, at - *begin + len};
+        return 1;
+    }
+    return 0;
 }
 
 static int next_regex(const struct abx_grep *g, struct cursor *c,

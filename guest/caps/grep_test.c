@@ -28,6 +28,7 @@ static const struct {
     {"b", "", ""},
     {"b", "b\r\n\r\nb\r\n", "[1 0-1 b][3 0-1 b]"},
     {"b", "xbxb\n", "[1 1-2 xbxb]"},
+    {"b\r", "b\r\nxb\rb\r\nb\r", "[2 1-3 xb\rb]"},
     {"b", "1\n2\nb\n4\n5\n", "-1-2[3 0-1 b]+4+5", false, false, 2},
     {"b", "b\n", "[1 0-1 b]", false, false, 3},
     {"b", "x\nb\nb\n", "-x[2 0-1 b]+b-x-b[3 0-1 b]", false, false, 2},
