@@ -1,5 +1,6 @@
 /* guest/server/archive.c: POST /files/archive: an archive as base64. It is built on disk, in a file
  * without a name, for its size decides about the answer. server-api.md 4.4, policy.md A9. */
+#include "guest/server/environment.h"
 #include "guest/server/packing.h"
 #include "guest/server/send.h"
 
@@ -29,10 +30,10 @@ struct archive {
 
 /* ---- building ---- */
 
-static int open_spool(void)
+static int open_spool(struct abx_arena *a)
 {
     char path[PATH_MAX];
-    const char *dir = getenv("TMPDIR");
+    const char *dir = abx__environment_copy("TMPDIR", a);
     if (dir == NULL || dir[0] != '/')
         dir = "/tmp";
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
@@ -73,7 +74,7 @@ static void build_archive(struct abx__job *j)
                                        .root_count = a->count,
                                        .shows = abx__packing_shows,
                                        .ctx = &a->bounds};
-    ABX_AUTO_FD fd = open_spool();
+    ABX_AUTO_FD fd = open_spool(&j->arena);
     struct abx_pack *pack = fd < 0 ? NULL : abx_pack_new(&spec);
     int rc = fd < 0 ? fd : pack == NULL ? -ENOMEM : build(pack, fd, limit, &a->size);
     abx_pack_free(pack);

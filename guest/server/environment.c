@@ -117,6 +117,15 @@ static bool is_common(struct abx_str name)
     return abx_str_starts(name, "LC_");
 }
 
+char *abx__environment_copy(const char *name, struct abx_arena *a)
+{
+    pthread_mutex_lock(&lock);
+    const char *value = getenv(name);
+    char *copy = value ? abx_arena_c(a, abx_str(value)) : NULL;
+    pthread_mutex_unlock(&lock);
+    return copy;
+}
+
 static struct overlay *find_overlay(const struct abx_policy_identity *who)
 {
     for (struct abx_list *node = overlays.next; node != &overlays; node = node->next) {
