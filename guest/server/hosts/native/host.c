@@ -416,11 +416,12 @@ static void begin_call(const struct message *m)
     c->args = abx_str_dup(m->args.len ? m->args : ABX_STR("{}"));
     c->context = abx_str_dup(m->ctx.len ? m->ctx : ABX_STR("{}"));
     c->is_stream = abx_str_is(m->stream, "true");
+    pthread_mutex_lock(&lock);
     if (c->command == NULL || c->args == NULL || c->context == NULL || call_count >= CALLS_MAX) {
+        pthread_mutex_unlock(&lock);
         refuse(c, "the call can not be taken");
         return;
     }
-    pthread_mutex_lock(&lock);
     c->next = calls;
     calls = c;
     call_count++;
