@@ -8,6 +8,7 @@
 #include "lib/base/log.h"
 
 #include <signal.h>
+#include <sodium.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -125,6 +126,10 @@ int abx_envd_main(const struct abx_envd_options *o)
     abx_buf_init(&e->scratch, ABX_PROCESS_CHUNK * 2);
     e->rpc_budget.max = RPC_BYTES_MAX;
     e->rpc = (struct abx_rpc_server){&e->loop, services, abx__cors, &e->rpc_budget};
+    if (sodium_init() < 0) { /* before the pool: first uses are not thread-safe */
+        abx_log(ABX_LOG_ERROR, "no start error=\"libsodium does not work\"");
+        return 1;
+    }
     restore(e);
     if (abx_loop_init(&e->loop, &err) < 0) {
         abx_log(ABX_LOG_ERROR, "no start error=\"%s\"", err.msg);
