@@ -7,7 +7,7 @@ B ?=
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test test-fast test-newest lint format bench bench-smoke fuzz dist install uninstall clean distclean
+.PHONY: setup build demo test test-fast test-threads test-newest lint format bench bench-smoke fuzz dist install uninstall clean distclean
 
 setup:
 	@tools/setup
@@ -31,6 +31,10 @@ test: setup
 test-fast:
 	@$(MAKE) --no-print-directory build PRESET=dev
 	@tools/run-tests --fast
+
+test-threads: setup
+	@$(MAKE) --no-print-directory build PRESET=tsan
+	@tools/run-tests --label threads tsan
 
 test-newest:
 	@$(MAKE) --no-print-directory build PRESET=release

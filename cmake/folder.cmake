@@ -1,4 +1,5 @@
-# abx_folder(DIR [DEPS folder...] [LIBS external...]): the folder's library, its tests, its fuzzers.
+# abx_folder(DIR [POOL] [DEPS folder...] [LIBS external...]): the folder's library, its tests, its fuzzers. POOL: its
+# code runs on the pool or in threads, so its tests carry the label `threads`, which `make test-threads` runs.
 set(ABX_FOLDERS "" CACHE INTERNAL "")
 set(ABX_TEST_SUITES "" CACHE INTERNAL "")
 
@@ -8,7 +9,7 @@ function(abx_target_name out dir)
 endfunction()
 
 # One executable per x_test.c; it prints "N passed, N failed, N skipped", which tools/run-tests adds up.
-function(abx_add_test source lib)
+function(abx_add_test source lib is_threaded)
   if(ABX_FUZZ)
     return() # that preset builds and runs the fuzzers only
   endif()
@@ -26,6 +27,9 @@ function(abx_add_test source lib)
   add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 ENVIRONMENT
     "ABX_BUILD=${CMAKE_BINARY_DIR};ABX_SOURCE=${CMAKE_SOURCE_DIR}")
+  if(is_threaded)
+    set_tests_properties(${name} PROPERTIES LABELS threads)
+  endif()
 endfunction()
 
 function(abx_add_fuzz source lib)
@@ -46,7 +50,7 @@ function(abx_add_fuzz source lib)
 endfunction()
 
 function(abx_folder dir)
-  cmake_parse_arguments(ARG "" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "POOL" "" "DEPS;LIBS" ${ARGN})
   abx_target_name(lib ${dir})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${dir}/*.c)
   set(code ${sources})
@@ -68,7 +72,7 @@ function(abx_folder dir)
   endforeach()
   target_link_libraries(${lib} ${scope} ${ARG_LIBS})
   foreach(source ${tests})
-    abx_add_test(${source} ${lib})
+    abx_add_test(${source} ${lib} ${ARG_POOL})
   endforeach()
   foreach(source ${fuzzers})
     abx_add_fuzz(${source} ${lib})

@@ -36,15 +36,19 @@ set(abx_browser_host ${CMAKE_BINARY_DIR}/gen/browser-host.mjs)
 abx_joined(${abx_browser_host} ${abx_node}/shim.mjs ${abx_node}/browser.mjs)
 abx_packed_blob(abx_guest_server_hosts browser ${abx_browser_host})
 
-# Dynamic in every preset, and without sanitizers: it loads what users compile. Its symbols are the API of
-# include/abx/commands.h.
+# Dynamic in every preset: it loads what users compile. Its symbols are the API of include/abx/commands.h. No sanitizer
+# but ThreadSanitizer: each call is a thread.
 set(abx_native_host ${CMAKE_BINARY_DIR}/gen/abx-native-host)
 set(abx_native_sources guest/server/hosts/native/host.c lib/json/scan.c guest/server/hosts/text.c
   lib/base/buf.c lib/base/str.c lib/base/assert.c)
 list(TRANSFORM abx_native_sources PREPEND ${CMAKE_SOURCE_DIR}/)
+set(abx_native_sanitize -s)
+if(ABX_SANITIZE MATCHES "thread")
+  set(abx_native_sanitize -g -fsanitize=thread)
+endif()
 add_custom_command(OUTPUT ${abx_native_host}
   COMMAND ${CMAKE_C_COMPILER} -std=c17 -D_GNU_SOURCE -O2 -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE -pie
-    -pthread -rdynamic -s -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+    -pthread -rdynamic ${abx_native_sanitize} -fvisibility=hidden -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
     -Wmissing-prototypes -Wstrict-prototypes -Werror -Wl,-z,relro,-z,now,--gc-sections -ffunction-sections
     -I${CMAKE_SOURCE_DIR} -I${CMAKE_SOURCE_DIR}/include ${abx_native_sources} -o ${abx_native_host}
   DEPENDS ${abx_native_sources} ${CMAKE_SOURCE_DIR}/include/abx/commands.h

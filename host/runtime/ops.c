@@ -120,6 +120,7 @@ static const struct row sanitized[] = {
     {ABX_SHIM_ENV, 0, 0, "ASAN_OPTIONS=log_path=/.fce2b/log/asan", NULL},
     {ABX_SHIM_ENV, 0, 0, "UBSAN_OPTIONS=log_path=/.fce2b/log/ubsan:print_stacktrace=1", NULL},
     {ABX_SHIM_ENV, 0, 0, "LSAN_OPTIONS=log_path=/.fce2b/log/lsan", NULL},
+    {ABX_SHIM_ENV, 0, 0, "TSAN_OPTIONS=log_path=/.fce2b/log/tsan", NULL},
 };
 
 static void put(struct abx_buf *out, struct row r)

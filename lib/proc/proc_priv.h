@@ -1,8 +1,12 @@
 /* lib/proc/proc_priv.h: what the files of lib/proc share. */
 #pragma once
-/* The sanitizer's bookkeeping at no-return calls does not know the stack of a child. */
+/* A sanitizer's bookkeeping does not know the stack of a child: AddressSanitizer's at no-return
+ * calls, ThreadSanitizer's at every call, which an exec in the parent's address space never
+ * balances. */
 #if defined(__SANITIZE_ADDRESS__)
 #define CHILD_CODE __attribute__((no_sanitize("address")))
+#elif defined(__SANITIZE_THREAD__)
+#define CHILD_CODE __attribute__((no_sanitize("thread")))
 #else
 #define CHILD_CODE
 #endif
