@@ -24,7 +24,7 @@ enum {
     ENTRIES = 1000,
     DEPTH = 3,
     DELETE_SCAN_MAX = 100000,
-    TIME_TEXT = 48,
+    TIME_TEXT = 96,
     STAT_USUAL = 512, /* bytes of an answer */
 };
 
