@@ -60,24 +60,31 @@ static void put_error(struct abx_buf *b, int status, struct abx_str message)
     abx_buf_put_byte(b, '\n');
 }
 
+/* @name, @value: one more header, or NULL. */
+static void answer_error(struct abx_http_req *req, int status, struct abx_str message,
+                         const char *name, const char *value)
+{
+    ABX_AUTO_BUF body;
+    struct abx__headers h;
+    abx_buf_init(&body, ERROR_BYTES);
+    put_error(&body, status, message);
+    abx__headers_begin(&h, req);
+    abx__headers_add(&h, "Content-Type", ABX_STR("application/json; charset=utf-8"));
+    abx__headers_add(&h, "X-Content-Type-Options", ABX_STR("nosniff"));
+    if (name)
+        abx__headers_add(&h, name, abx_str(value));
+    abx_http_answer(req, status, h.rows, abx_buf_str(&body));
+}
+
 void abx__answer_error(struct abx_http_req *req, int status, const char *fmt, ...)
 {
     ABX_AUTO_BUF message;
-    ABX_AUTO_BUF body;
-    struct abx__headers h;
     abx_buf_init(&message, ERROR_BYTES / 6);
-    abx_buf_init(&body, ERROR_BYTES);
     va_list ap;
     va_start(ap, fmt);
     abx_buf_putfv(&message, fmt, ap);
     va_end(ap);
-    put_error(&body, status, abx_buf_str(&message));
-    abx__headers_begin(&h, req);
-    abx__headers_add(&h, "Content-Type", ABX_STR("application/json; charset=utf-8"));
-    abx__headers_add(&h, "X-Content-Type-Options", ABX_STR("nosniff"));
-    if (status == 503)
-        abx__headers_add(&h, "Retry-After", ABX_STR("1"));
-    abx_http_answer(req, status, h.rows, abx_buf_str(&body));
+    answer_error(req, status, abx_buf_str(&message), status == 503 ? "Retry-After" : NULL, "1");
 }
 
 const char *abx__show(struct abx_http_req *req, struct abx_str s)
@@ -130,22 +137,15 @@ static const struct {
     const char *method, *path;
     void (*serve)(struct abx_http_req *req);
 } routes[] = {
-    {"GET", "/health", health_get},
-    {"GET", "/envs", envs_get},
-    {"GET", "/metrics", abx__metrics_get},
-    {"GET", "/terminal", abx__terminal_get},
-    {"POST", "/init", abx__init_post},
-    {"GET", "/files", abx__files_get},
-    {"POST", "/files", abx__files_post},
-    {"POST", "/files/compose", abx__compose_post},
+    {"GET", "/health", health_get},        {"GET", "/envs", envs_get},
+    {"GET", "/metrics", abx__metrics_get}, {"GET", "/terminal", abx__terminal_get},
+    {"POST", "/init", abx__init_post},     {"GET", "/files", abx__files_get},
+    {"POST", "/files", abx__files_post},   {"POST", "/files/compose", abx__compose_post},
 };
 
 static void answer_405(struct abx_http_req *req, const char *allow)
 {
-    struct abx__headers h;
-    abx__headers_begin(&h, req);
-    abx__headers_add(&h, "Allow", abx_str(allow));
-    abx_http_answer(req, 405, h.rows, ABX_STR(""));
+    answer_error(req, 405, ABX_STR("method not allowed"), "Allow", allow);
 }
 
 static void route(struct abx_http_req *req)

@@ -8,6 +8,7 @@
 #include "lib/json/json.h"
 #include "lib/wire/multipart.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "lib/base/banned.h"
@@ -308,12 +309,25 @@ static const struct codec *find_codec(const struct abx_http_req *req, bool strea
     return NULL;
 }
 
+/* What is no call of ours: JSON with a numeric code, which clients take for an HTTP error; a body
+ * always, since some show nothing else (case T35). */
+static void answer_refusal(const struct abx_rpc_server *s, struct abx_http_req *req, int status,
+                           const char *name, const char *value)
+{
+    char text[256];
+    int len =
+        snprintf(text, sizeof(text), "{\"code\":%d,\"message\":\"%s: %s\"}\n", status, name, value);
+    ABX_ASSERT(len > 0 && len < (int)sizeof(text));
+    struct headers h = {0};
+    add_header(&h, "Content-Type", "application/json");
+    add_header(&h, name, value);
+    add_extra(&h, s, req);
+    abx_http_answer(req, status, h.rows, abx_str_n(text, (size_t)len));
+}
+
 static void answer_405(const struct abx_rpc_server *s, struct abx_http_req *req)
 {
-    struct headers h = {0};
-    add_header(&h, "Allow", "POST");
-    add_extra(&h, s, req);
-    abx_http_answer(req, 405, h.rows, ABX_STR(""));
+    answer_refusal(s, req, 405, "Allow", "POST");
 }
 
 static void answer_415(const struct abx_rpc_server *s, struct abx_http_req *req, bool stream)
@@ -327,10 +341,7 @@ static void answer_415(const struct abx_rpc_server *s, struct abx_http_req *req,
         abx_buf_put_c(&b, codecs[i].type);
     }
     ABX_ASSERT(!abx_buf_failed(&b));
-    struct headers h = {0};
-    add_header(&h, "Accept-Post", list);
-    add_extra(&h, s, req);
-    abx_http_answer(req, 415, h.rows, ABX_STR(""));
+    answer_refusal(s, req, 415, "Accept-Post", list);
 }
 
 static int read_timeout(struct abx_rpc *rpc, struct abx_error *err)

@@ -303,7 +303,7 @@ TEST(rpc_unary_rows)
          {"HTTP/1.1 415",
           "Accept-Post: application/json, application/proto, "
           "application/connect+json, application/connect+proto\r\n",
-          "\r\n\r\n"}},
+          "\r\n\r\n{\"code\":415,\"message\":\"Accept-Post: application/json, "}},
         {"Unary",
          JSON,
          "Content-Encoding: gzip\r\n",
@@ -403,7 +403,7 @@ TEST(rpc_stream_rows)
          {"{}", 2},
          false,
          {"HTTP/1.1 415", "Accept-Post: application/connect+json, application/connect+proto\r\n",
-          "\r\n\r\n"}},
+          "\r\n\r\n{\"code\":415,\"message\":\"Accept-Post: application/connect+json, "}},
         {"Stream",
          C_JSON,
          "Connect-Content-Encoding: gzip\r\n",
@@ -449,7 +449,7 @@ TEST(rpc_other_verbs_are_405)
     abx_buf_init(&got, 1 << 16);
     begin();
     send_all(ABX_STR("GET /t.T/Unary HTTP/1.1\r\nHost: x\r\n\r\n"));
-    turn_until(&got, "\r\n\r\n");
+    turn_until(&got, "\r\n\r\n{\"code\":405,\"message\":\"Allow: POST\"}");
     assert_true(abx_str_starts(abx_buf_str(&got), "HTTP/1.1 405"));
     assert_true(abx_str_find(abx_buf_str(&got), ABX_STR("Allow: POST\r\n")) >= 0);
     end();
