@@ -36,10 +36,10 @@ static const char *build_dir(void)
 struct box {
     char root[32];
     int dir_fd, engine_fd, log_fd;
-    const char *lock;      /* "--locked" or NULL */
-    const char *env;       /* one more variable, or NULL */
-    const char *command;   /* one argument after the options, or NULL */
-    const char *log_wants; /* must be in the log at the end */
+    const char *lock;                 /* "--locked" or NULL */
+    const char *env;                  /* one more variable, or NULL */
+    const char *command;              /* one argument after the options, or NULL */
+    const char *log_wants;            /* must be in the log at the end */
     int (*fill)(const struct box *b); /* furnishes the root further, or NULL */
     pid_t pid;
 };
@@ -279,6 +279,20 @@ static int fill_busybox(const struct box *b)
     return put_link(b, "busybox", "bin/sh");
 }
 
+/* A shell that is not bash, and what it needs: no accounts, no other program. */
+static int fill_shell(const struct box *b)
+{
+    static const char *const folders[] = {"bin", "usr"};
+    for (size_t i = 0; i < ABX_COUNTOF(folders); i++)
+        if (put_folder(b, folders[i]) < 0)
+            return -1;
+    if (put_link(b, "usr/lib", "lib") < 0 || put_link(b, "usr/lib64", "lib64") < 0 ||
+        bind_in(b, "/usr/lib", "usr/lib", true) < 0 ||
+        bind_in(b, "/usr/lib64", "usr/lib64", true) < 0)
+        return -1;
+    return bind_in(b, "/bin/sh", "bin/sh", false);
+}
+
 /* Merged /usr, root as the only account, profiles, a read-only system. */
 static int fill_debian(const struct box *b)
 {
@@ -311,6 +325,48 @@ static int fill_alpine(const struct box *b)
     return put_link(b, "/bin/busybox", "bin/sh");
 }
 
+/* Both account files are there and can not be written. */
+static int fill_read_only(const struct box *b)
+{
+    static const char *const names[] = {"etc/passwd", "etc/group"};
+    char path[NAME_MAX_TEXT];
+    if (fill_debian(b) < 0)
+        return -1;
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", b->root, names[i]);
+        if (mount(path, path, NULL, MS_BIND, NULL) < 0 ||
+            mount(NULL, path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static const char stream_json[] =
+    "X-Sandbox-Port: 49983\r\nContent-Type: application/connect+json\r\n";
+static const char stream_proto[] =
+    "X-Sandbox-Port: 49983\r\nContent-Type: application/connect+proto\r\n";
+
+TEST(t06_accounts_that_can_not_be_written)
+{
+    if (geteuid() != 0)
+        skip();
+    struct box b = {.fill = fill_read_only, .log_wants = "no account user"};
+    box_start(&b);
+    ask(&b, "GET", "/.fce2b/health", "", "");
+    expect("\"hasUser\":false");
+    ask(&b, "POST", "/process.Process/Start", stream_json,
+        "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-c\",\"echo $HOME:$UID\"]}}");
+    expect_in_stream("L3Jvb3Q6MAo="); /* "/root:0": it runs on as root */
+    ask(&b, "POST", "/process.Process/Start",
+        "X-Sandbox-Port: 49983\r\nContent-Type: application/connect+json\r\n"
+        "Authorization: Basic dXNlcjo=\r\n",
+        "{\"process\":{\"cmd\":\"/bin/bash\"}}");
+    expect_in_stream("\"unauthenticated\",\"message\":\"invalid username: 'user'\"");
+    ask(&b, "GET", "/files?path=/etc/passwd", "X-Sandbox-Port: 49983\r\n", "");
+    expect("\r\n\r\nroot:x:0:0:root:/root:/bin/bash\n");
+    box_stop(&b);
+}
+
 TEST(t06_minimal_roots_are_sandboxes)
 {
     static const struct {
@@ -325,6 +381,9 @@ TEST(t06_minimal_roots_are_sandboxes)
          "\"exitCode\":127", NULL},
         {"busybox", fill_busybox, "\"hasUser\":false", "{\"process\":{\"cmd\":\"/bin/sh\"}}",
          "\"exitCode\":1", NULL},
+        {"shell", fill_shell, "\"hasUser\":false",
+         "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-l\",\"-c\",\"echo hi\"]}}", "aGkK",
+         NULL},
         {"debian", fill_debian, "\"hasUser\":true",
          "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-l\",\"-c\",\"echo $HOME\"]}}",
          "L2hvbWUvdXNlcgo=", "user:x:1000:1000::/home/user:/bin/bash\n"},
@@ -350,6 +409,15 @@ TEST(t06_minimal_roots_are_sandboxes)
         ask(&b, "POST", "/process.Process/Start", rpc, rows[i].start);
         expect("HTTP/1.1 200 ");
         expect_in_stream(rows[i].event);
+        ask(&b, "POST", "/process.Process/Start", stream_proto, "\x0a\x0c\x0a\x0a/no/such/x");
+        expect_in_stream("exit status 127");
+        expect_in_stream("/no/such/x: not found"); /* names what is missing */
+        ask(&b, "POST", "/process.Process/Start", stream_json,
+            "{\"process\":{\"cmd\":\"/.fce2b/envd\",\"args\":[\"--version\"]}}");
+        expect_in_stream("\"exit status 0\""); /* argv alone needs no shell */
+        ask(&b, "POST", "/process.Process/Start", stream_json,
+            "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-c\",\"exit\"]},\"pty\":{}}");
+        expect("HTTP/1.1 200 ");
         ask(&b, "POST", "/files?path=/tmp/t06&username=root", raw, "kept");
         expect("HTTP/1.1 200 ");
         ask(&b, "GET", "/files?path=/tmp/t06&username=root", port, "");

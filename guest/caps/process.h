@@ -60,9 +60,10 @@ struct abx_process_spec {
     const struct abx_user *user;
     struct abx_str tag; /* ptr NULL: none */
     bool has_stdin;     /* a pipe kept open; else /dev/null */
+    bool may_be_sh;     /* a bash that the image lacks: its sh takes the place (case T06) */
     bool has_pty;
-    uint16_t cols, rows;  /* of the pty; 0: 80x24 */
-    uint64_t deadline_ms; /* from now to SIGKILL of the group; 0: none */
+    uint16_t cols, rows;               /* of the pty; 0: 80x24 */
+    uint64_t deadline_ms;              /* from now to SIGKILL of the group; 0: none */
     const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
 };
 

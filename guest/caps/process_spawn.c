@@ -254,6 +254,22 @@ static void through_sh(struct launch *l, struct abx_proc_spec *ps)
     ps->argv = l->argv;
 }
 
+/* What SDKs run is `/bin/bash -l -c TEXT`; the shell of a small image takes the same options. */
+static bool is_missing_bash(const struct abx_process_spec *spec, int errnum)
+{
+    return spec->may_be_sh && errnum == ENOENT && abx_str_is(spec->cmd, "/bin/bash");
+}
+
+static void as_sh(struct launch *l, struct abx_proc_spec *ps)
+{
+    char *name = abx_str_dup(ABX_STR("/bin/sh"));
+    if (name == NULL)
+        return;
+    free(l->argv[0]);
+    l->argv[0] = name;
+    ps->path = name;
+}
+
 /* A program whose arguments and environment are ready. */
 static int run_program(struct abx_process *p, const struct abx_run_spec *program, struct launch *l,
                        struct abx_error *err)
@@ -294,6 +310,10 @@ static int run_child(struct abx_process *p, const struct abx_process_spec *spec,
     };
     struct abx_error why = {0};
     int rc = abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, &why);
+    if (rc < 0 && is_missing_bash(spec, why.sys) && is_exec_failure(l, &why)) {
+        as_sh(l, &ps);
+        rc = abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, &why);
+    }
     if (rc < 0 && why.sys == ENOEXEC && is_exec_failure(l, &why)) {
         through_sh(l, &ps);
         rc = abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, &why);

@@ -158,6 +158,7 @@ static void start(struct abx_rpc *rpc, const ProtobufCMessage *in)
                                     .user = &user,
                                     .tag = abx_str(r->tag),
                                     .has_stdin = !r->has_stdin || r->stdin,
+                                    .may_be_sh = true,
                                     .deadline_ms = abx_rpc_timeout_ms(rpc)};
     if (r->process == NULL) {
         abx_rpc_failf(rpc, ABX_INVALID_ARGUMENT, "process: missing");

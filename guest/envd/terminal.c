@@ -225,6 +225,7 @@ static int start_shell(struct abx__envd *e, const struct abx_user *user, struct 
                                           .cwd = abx_str(cwd),
                                           .user = user,
                                           .has_stdin = true,
+                                          .may_be_sh = true,
                                           .has_pty = true};
     return abx_process_start(e->procs, &spec, ret, err);
 }
