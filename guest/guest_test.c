@@ -408,6 +408,32 @@ TEST(own_answers)
         {false, "/", "X-Sandbox-Port: 80\r\nE2b-Sandbox-Port: 81\r\n", "HTTP/1.1 400 ", "400"},
         {false, "/health", "Via: 1.1 abx-gateway\r\n", "HTTP/1.1 508 ", "\"code\":508"},
         {false, "/execute", "", "HTTP/1.1 502 ", "\"port\":49999"},
+        {false, "/contexts/1", "", "HTTP/1.1 502 ", "\"port\":49999"},
+        /* the engine's socket takes the one header, well formed and once */
+        {true, "/", "E2b-Sandbox-Port: 49983\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port: 80\r\nX-Sandbox-Port: 80\r\n", "HTTP/1.1 400 ", "400"},
+        {true, "/", "X-Sandbox-Port: 0\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port: 65536\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port: 000080\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port: +80\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port: 80, 81\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/", "X-Sandbox-Port:\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {true, "/init", "X-Sandbox-Port: 49983\r\n", "HTTP/1.1 200 ", "[envd] GET /init\n"},
+        /* TCP without a port: by path */
+        {false, "/metrics", "", "HTTP/1.1 200 ", "[envd] GET /metrics\n"},
+        {false, "/envs", "", "HTTP/1.1 200 ", "[envd] GET /envs\n"},
+        {false, "/terminal", "", "HTTP/1.1 200 ", "[envd] GET /terminal\n"},
+        {false, "/process.Process/List", "", "HTTP/1.1 200 ", "[envd] GET /process.Process/List"},
+        {false, "/filesystem.Filesystem/Stat", "", "HTTP/1.1 200 ", "[envd] GET /filesystem.File"},
+        {false, "/x", "E2b-Sandbox-Port: 49983\r\n", "HTTP/1.1 200 ", "[envd] GET /x\n"},
+        {false, "/healthz", "", "HTTP/1.1 404 ", "\"code\":404"},
+        {false, "/Health", "", "HTTP/1.1 404 ", "\"code\":404"},
+        {false, "/terminal/x", "", "HTTP/1.1 404 ", "\"code\":404"},
+        {false, "/init", "", "HTTP/1.1 404 ", "\"code\":404"},
+        {false, "/%69nit", "X-Sandbox-Port: 49983\r\n", "HTTP/1.1 404 ", "\"code\":404"},
+        {false, "/", "X-Sandbox-Port: 65536\r\n", "HTTP/1.1 400 ", "\"code\":400"},
+        {false, "/", "Via: 1.0 x, 1.1 abx-gateway\r\n", "HTTP/1.1 508 ", "\"code\":508"},
+        {false, "/health", "Via: 1.1 other\r\n", "HTTP/1.1 200 ", "[envd] GET /health\n"},
     };
     struct rig r = {0};
     rig_start(&r);
@@ -438,7 +464,8 @@ TEST(a_closed_port_is_tried_for_a_second)
     snprintf(
         want, sizeof(want),
         "\r\n\r\n{\"sandboxId\":\"itest\",\"message\":\"The sandbox is running but port is not "
-        "open\",\"error\":\"The sandbox is running but port is not open\",\"port\":%u,\"code\":502}",
+        "open\",\"error\":\"The sandbox is running but port is not "
+        "open\",\"port\":%u,\"code\":502}",
         port);
     expect_in(out, want);
     snprintf(headers, sizeof(headers), "X-Sandbox-Port: %u\r\nUser-Agent: Mozilla/5.0\r\n", port);
@@ -642,6 +669,51 @@ TEST(a_tunnel_passes_bytes_both_ways)
     shutdown(fd, SHUT_WR);
     read_answer(fd, out);
     assert_memory_equal(out, "\x01\x00ping", 6);
+    app_stop(&a);
+    rig_stop(&r);
+}
+
+/* base-image 3: what names the port, or refuses to, is the same for a request and for a tunnel. */
+TEST(get_and_upgrade_go_by_the_same_rules)
+{
+    static const struct {
+        const char *before, *after; /* of the program's port; NULL: @before alone */
+        const char *get, *upgrade;
+    } rows[] = {
+        {"Host: s\r\nX-Sandbox-Port: ", "\r\n", "HTTP/1.1 200 ", "HTTP/1.1 101 "},
+        {"Host: s\r\nE2b-Sandbox-Port: ", "\r\n", "HTTP/1.1 200 ", "HTTP/1.1 101 "},
+        {"Host: ", "-itest.sandbox.test\r\n", "HTTP/1.1 200 ", "HTTP/1.1 101 "},
+        {"Host: ", "-itest.sandbox.test:8080\r\n", "HTTP/1.1 200 ", "HTTP/1.1 101 "},
+        {"Host: 1-itest.test\r\nX-Sandbox-Port: ", "\r\n", "HTTP/1.1 400 ", "HTTP/1.1 400 "},
+        {"Host: s\r\nX-Sandbox-Port: 80\r\nX-Sandbox-Port: 80\r\n", NULL, "HTTP/1.1 400 ",
+         "HTTP/1.1 400 "},
+        {"Host: s\r\nX-Sandbox-Port: 0\r\n", NULL, "HTTP/1.1 400 ", "HTTP/1.1 400 "},
+        {"Host: 99999-itest.test\r\n", NULL, "HTTP/1.1 400 ", "HTTP/1.1 400 "},
+        {"Host: s\r\n", NULL, "HTTP/1.1 404 ", "HTTP/1.1 404 "},
+        {"Host: s\r\nVia: 1.1 abx-gateway\r\nX-Sandbox-Port: ", "\r\n", "HTTP/1.1 508 ",
+         "HTTP/1.1 508 "},
+    };
+    struct rig r = {0};
+    struct app a;
+    char text[512], port[8];
+    rig_start(&r);
+    app_start(&a);
+    snprintf(port, sizeof(port), "%u", a.port);
+    for (size_t i = 0; i < 2 * ABX_COUNTOF(rows); i++) {
+        bool is_upgrade = i % 2;
+        const char *want = is_upgrade ? rows[i / 2].upgrade : rows[i / 2].get;
+        const char *after = rows[i / 2].after;
+        int n = snprintf(text, sizeof(text), "GET /x HTTP/1.1\r\n%s%s%s%s\r\n", rows[i / 2].before,
+                         after ? port : "", after ? after : "",
+                         is_upgrade ? "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                                    : "Connection: close\r\n");
+        int fd = connect_tcp(r.port);
+        assert_int_equal(send(fd, text, (size_t)n, 0), n);
+        shutdown(fd, SHUT_WR);
+        read_answer(fd, out);
+        if (strncmp(out, want, strlen(want)) != 0)
+            fail_msg("%s: wanted %s, got %.80s", text, want, out);
+    }
     app_stop(&a);
     rig_stop(&r);
 }
