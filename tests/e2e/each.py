@@ -1,6 +1,7 @@
-"""tests/e2e/each.py: a suite of checks f(sandbox), each in a sandbox of its own, in one engine.
+"""tests/e2e/each.py: a suite of checks f(sandbox) in one engine: all functions of the module whose one argument is `sandbox`.
 
-    sys.exit(each_in_a_sandbox(globals()))   # all functions of the module whose one argument is `sandbox`"""
+    sys.exit(each_in_a_sandbox(globals()))   # a sandbox each
+    sys.exit(all_in_a_sandbox(globals()))    # one for all, and a new one after a check that failed"""
 import http.client
 import sys
 
@@ -13,8 +14,8 @@ def checks_of(module):
             and getattr(v, "__code__", None) and v.__code__.co_varnames[:1] == ("sandbox",) and v.__code__.co_argcount == 1]
 
 
-def in_a_sandbox(check, engine):
-    sandbox = Sandbox(engine)
+def in_a_sandbox(check, engine, **fields):
+    sandbox = Sandbox(engine, **fields)
     sandbox.engine = engine
     try:
         check(sandbox)
@@ -37,17 +38,39 @@ def nothing_left(before):
         raise AssertionError(f"{error}: {left}") from error
 
 
-def each_in_a_sandbox(module):
+def each_in_own(suite, checks, engine):
+    for check in checks:
+        suite.check(check.__name__, in_a_sandbox, check, engine)
+
+
+def all_in_one(suite, checks, engine):
+    """What fails ends the round: its sandbox may be in any state."""
+    while checks:
+        def round_of_checks(sandbox):
+            while checks:
+                check = checks.pop(0)
+                if not suite.check(check.__name__, check, sandbox):
+                    return
+        in_a_sandbox(round_of_checks, engine, timeout=1800)
+
+
+def run_checks(module, how):
     """Runs all, or those that the command line names; gives the exit code."""
     suite, before, wanted = Suite(), world(), sys.argv[1:]
     try:
         with Engine() as engine:
-            for check in checks_of(module):
-                if not wanted or check.__name__ in wanted:
-                    suite.check(check.__name__, in_a_sandbox, check, engine)
+            how(suite, [check for check in checks_of(module) if not wanted or check.__name__ in wanted], engine)
     except Exception as error:
         def failed():
             raise error
         suite.check("engine", failed)
     suite.check("nothing_left", nothing_left, before)
     return suite.end()
+
+
+def each_in_a_sandbox(module):
+    return run_checks(module, each_in_own)
+
+
+def all_in_a_sandbox(module):
+    return run_checks(module, all_in_one)

@@ -3,13 +3,17 @@
     sandbox = Sandbox(engine)                    # POST /sandboxes, template host
     stream = sandbox.start("/bin/echo", "hi")    # process.Process/Start
     stream.wait()                                # (b"hi\\n", b"", 0)
-    sandbox.roles()                              # {"shim": pid, "init": pid, "gateway": pid, "envd": pid}"""
+    sandbox.roles()                              # {"shim": pid, "init": pid, "gateway": pid, "envd": pid}
+
+Every call takes protocol="proto" too: the same messages, as protobuf on the wire."""
 import base64
 import http.client
 import json
 import os
 import socket
 from urllib.parse import urlsplit
+
+import protobuf
 
 LIMIT_SECONDS = 30
 
@@ -39,16 +43,23 @@ class Api:
             connection.close()
 
 
-def envelope(message):
-    payload = json.dumps(message).encode()
+def encode(method, message, protocol="json"):
+    return protobuf.encode(method, message) if protocol == "proto" else json.dumps(message).encode()
+
+
+def framed(payload):
     return b"\0" + len(payload).to_bytes(4, "big") + payload
 
 
-class Stream:
-    """The answer of a streaming RPC, one event at a time."""
+def envelope(message):
+    return framed(json.dumps(message).encode())
 
-    def __init__(self, connection, answer):
-        self.connection, self.answer, self.pid, self.end_frame = connection, answer, None, None
+
+class Stream:
+    """The answer of a streaming RPC, one event at a time; @decode makes a dict of a message."""
+
+    def __init__(self, connection, answer, decode=json.loads):
+        self.connection, self.answer, self.decode, self.pid, self.end_frame = connection, answer, decode, None, None
 
     def read_exactly(self, size):
         data = b""
@@ -62,12 +73,19 @@ class Stream:
             data += part
         return data
 
-    def event(self):
-        """The next event; None once the end frame came (self.end_frame)."""
+    def message(self):
+        """The next message of any RPC; None once the end frame came (self.end_frame), which is JSON always."""
         head = self.read_exactly(5)
-        message = json.loads(self.read_exactly(int.from_bytes(head[1:], "big")))
+        data = self.read_exactly(int.from_bytes(head[1:], "big"))
         if head[0] & 2:
-            self.end_frame = message
+            self.end_frame = json.loads(data)
+            return None
+        return self.decode(data)
+
+    def event(self):
+        """The next event of a process; None at the end."""
+        message = self.message()
+        if message is None:
             return None
         event = message["event"]
         self.pid = event.get("start", {}).get("pid", self.pid)
@@ -117,24 +135,28 @@ class Sandbox:
         return {"E2b-Sandbox-Id": self.id, "E2b-Sandbox-Port": "49983", "Connect-Protocol-Version": "1",
                 "Authorization": "Basic dXNlcjo=", **({"X-Access-Token": token} if token else {}), **more}
 
-    def unary(self, method, message):
-        """(status, decoded JSON) of a unary RPC."""
+    def unary(self, method, message, protocol="json"):
+        """(status, decoded answer) of a unary RPC; errors are JSON always."""
         connection = self.api.connect()
         try:
-            connection.request("POST", f"/{method}", json.dumps(message), self.headers(**{"Content-Type": "application/json"}))
+            connection.request("POST", f"/{method}", encode(method, message, protocol),
+                               self.headers(**{"Content-Type": f"application/{protocol}"}))
             answer = connection.getresponse()
-            return answer.status, json.loads(answer.read() or b"null")
+            data = answer.read()
+            if protocol == "proto" and answer.status == 200:
+                return 200, protobuf.decode(method, data)
+            return answer.status, json.loads(data or b"null")
         finally:
             connection.close()
 
-    def stream(self, method, message, **headers):
+    def stream(self, method, message, protocol="json", **headers):
         connection = self.api.connect()
-        connection.request("POST", f"/{method}", envelope(message),
-                           self.headers(**{"Content-Type": "application/connect+json", **headers}))
+        connection.request("POST", f"/{method}", framed(encode(method, message, protocol)),
+                           self.headers(**{"Content-Type": f"application/connect+{protocol}", **headers}))
         answer = connection.getresponse()
         if answer.status != 200:
             raise AssertionError(f"{method}: {answer.status} {answer.read()[:500]!r}")
-        return Stream(connection, answer)
+        return Stream(connection, answer, (lambda data: protobuf.decode(method, data)) if protocol == "proto" else json.loads)
 
     def start(self, command, *arguments, **fields):
         return self.stream("process.Process/Start", {"process": {"cmd": command, "args": list(arguments)}, "stdin": False, **fields})
