@@ -2,7 +2,7 @@
 // environment names: every method that talks to the interpreter.
 import assert from 'node:assert/strict'
 import { pathToFileURL } from 'node:url'
-import { check, refused, runAll, until } from './checks.mjs'
+import { check, isCheck, refused, runAll, until } from './checks.mjs'
 
 const sdk = await import(pathToFileURL(process.argv[2]))
 const { Sandbox, TimeoutError, InvalidArgumentError, NotFoundError, SandboxError } = sdk
@@ -164,6 +164,18 @@ check('killed_while_running', async () => {
   await new Promise((done) => setTimeout(done, 2000))
   await made.kill()
   await refused(running, TimeoutError, /killed/)
+})
+// Which checks drive what the package adds to the SDK; null: asks nothing.
+const methods = {
+  runCode: 'first_run', createCodeContext: 'contexts', listCodeContexts: 'contexts', removeCodeContext: 'contexts',
+  restartCodeContext: 'contexts', constructor: null, jupyterUrl: null, getJupyterRequestUrl: null, includeDiagnostics: null,
+  handleRequestError: null,
+}
+check('every_method_has_a_check', () => {
+  const there = Object.getOwnPropertyNames(Sandbox.prototype).filter((name) => !name.startsWith('_'))
+  assert.ok(there.length >= 6, `${there}`)
+  assert.deepEqual(there.filter((name) => !(name in methods)), [])
+  assert.deepEqual(Object.values(methods).filter((name) => name && !isCheck(name)), [])
 })
 check('kill', async () => {
   await sandbox.kill()

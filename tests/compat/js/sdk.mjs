@@ -358,7 +358,7 @@ check('sandbox_addresses', async () => {
   assert.equal(await sandbox.getMcpToken(), 'token')
 })
 const gitMethods = addGit(sdk, () => sandbox)
-addErrors(sdk, () => sandbox)
+addErrors(sdk, () => sandbox, template)
 check('every_method_has_a_check', async () => {
   const command = await run('sleep 300', { background: true })
   const watch = await sandbox.files.watchDir('/tmp', () => {})
@@ -421,6 +421,18 @@ check('sandbox_metrics', async () => {
   assert.deepEqual([sample.cpuCount, sample.memTotal], [info.cpuCount, info.memoryMB * 1048576])
   assert.ok(sample.memUsed > 0 && sample.diskTotal >= sample.diskUsed && sample.cpuUsedPct >= 0)
   assert.deepEqual(await sandbox.getMetrics({ end: new Date(Date.now() - 3_600_000) }), [])
+})
+check('metrics_of_several', async () => {
+  const client = new sdk.ApiClient(new sdk.ConnectionConfig())
+  const other = await Sandbox.create(template)
+  try {
+    const ids = [sandbox.sandboxId, other.sandboxId]
+    const { data } = await client.api.GET('/sandboxes/metrics', { params: { query: { sandbox_ids: [...ids, 'i0000000000000000none'] } } })
+    assert.deepEqual(Object.keys(data.sandboxes).sort(), [...ids].sort())
+    assert.equal(data.sandboxes[ids[1]].memTotal, (await other.getInfo()).memoryMB * 1048576)
+  } finally {
+    await other.kill()
+  }
 })
 check('sandboxes_are_apart', async () => {
   const other = await Sandbox.create(template)

@@ -1,13 +1,15 @@
 // tests/compat/js/template.mjs SDK BASE: the JavaScript SDK's own template builder, unmodified, against the engine that
 // the environment names. BASE is the template or image to build on ("" for the SDK's default base image).
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { mkdtempSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { check, refused, runAll } from './checks.mjs'
 
-const { Template, Sandbox, BuildError, waitForFile, waitForTimeout } = await import(pathToFileURL(process.argv[2]).href)
+const { Template, Sandbox, BuildError, FileUploadError, waitForFile, waitForTimeout } = await import(pathToFileURL(process.argv[2]).href)
 const RUN = `js${process.pid}-${Date.now()}`
 const context = mkdtempSync(join(tmpdir(), 'abx-compat-'))
 process.on('exit', () => rmSync(context, { recursive: true }))
@@ -107,6 +109,32 @@ check('background', async () => {
   const built = await Template.buildInBackground(slow, `${RUN}-slow`)
   const status = await Template.getBuildStatus(built)
   assert.equal(status.status, 'building')
+})
+// Stands before the engine; upload links that it gives out get another signature, and the engine takes no file by them.
+async function falsify(request, response) {
+  const chunks = []
+  for await (const chunk of request) chunks.push(chunk)
+  const headers = { 'x-api-key': request.headers['x-api-key'], 'content-type': 'application/json' }
+  const body = chunks.length ? Buffer.concat(chunks) : undefined
+  const answer = await fetch(process.env.E2B_API_URL + request.url, { method: request.method, headers, body })
+  let text = await answer.text()
+  if (request.url.includes('/files/')) {
+    const link = JSON.parse(text)
+    text = JSON.stringify({ ...link, url: `${link.url.slice(0, -4)}0000` })
+  }
+  response.writeHead(answer.status, { 'content-type': 'application/json' }).end(text)
+}
+check('error_FileUploadError', async () => {
+  const server = createServer(falsify).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  writeFileSync(join(context, 'fresh.txt'), RUN)
+  const apiUrl = `http://127.0.0.1:${server.address().port}`
+  try {
+    await refused(Template.build(image().copy('fresh.txt', '/srv/'), `${RUN}-link`, { ...options, apiUrl }), FileUploadError, /403|Forbidden/)
+  } finally {
+    server.closeAllConnections()
+    server.close()
+  }
 })
 check('exists_and_tags', async () => {
   assert.equal(await Template.exists(RUN), true)

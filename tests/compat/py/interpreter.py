@@ -200,6 +200,19 @@ def asynchronous():
     asyncio.run(go())
 
 
+# Which checks drive what the package adds to the SDK: (of Sandbox, of AsyncSandbox); None: an attribute.
+METHODS = {"run_code": (first_run, asynchronous), "create_code_context": (contexts, asynchronous), "list_code_contexts": (contexts, asynchronous),
+           "remove_code_context": (contexts, asynchronous), "restart_code_context": (contexts, asynchronous), "default_template": None}
+
+
+@check
+def every_method_has_a_check():
+    for cls in (Sandbox, AsyncSandbox):
+        there = [n for n in vars(cls) if not n.startswith("_")]
+        claim(len(there) >= 6, f"{there}")
+        equal([n for n in there if n not in METHODS], [])
+
+
 @check
 def killed_while_running():
     made = Sandbox.create(TEMPLATE)

@@ -12,7 +12,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from agent_sandbox import ProviderSandbox  # noqa: E402
 from agent_sandbox.api import commands, files, network, sandbox, server_client  # noqa: E402
 from agent_sandbox.models import errors  # noqa: E402
-from checks import check, claim, equal, refused, run_all, until  # noqa: E402
+import checks  # noqa: E402
+from checks import check, claim, equal, run_all, until  # noqa: E402
 from driver import DONE, Driver, awaited, public_methods  # noqa: E402
 
 TOKEN = "token-of-the-provider-tests-0123456789"
@@ -32,7 +33,29 @@ UNDECLARED = {("Sandbox", name + flavour) for name in ("pause", "resume", "run_c
 NO_URLS = {(c, name + flavour) for c, names in (("Sandbox", ("download_url", "upload_url", "get_download_url", "get_upload_url")),
                                                 ("FilesModule", ())) for name in names for flavour in ("", "_sync")}
 INTERPRETER = {("Sandbox", "code")}  # needs a template with the interpreter: tests/compat/interpreter
+# Classes of the package that no call of a ProviderSandbox makes of an answer, and why; server_errors.py has those of a server.
+OF_A_SERVER = {"ServerAPIError", "CommandNotFoundError", "CommandArgumentError", "CommandExecutionError", "PolicyDeniedError",
+               "FilePolicyDeniedError", "EndpointNotAvailableError", "PayloadTooLargeError", "RateLimitedError"}
+BASES = {"SandboxError", "AuthenticationError", "ExecutionError", "NetworkError", "SessionError", "CapabilityNotSupportedError"}
+NOT_SENT = {
+    "PermissionDeniedError": "a user's files that may not be read are 401 or 400 of envd, as E2B's; 403 is never sent",
+    "QuotaExceededError": "needs a full engine: tests/e2e/wheels",
+    "InvalidCredentialsError": "keys of a cloud", "TokenExchangeError": "keys of a cloud", "RegionUnavailableError": "a region of a cloud",
+    "TemplateParseError": "a file", "ProcessError": "raised by nothing", "CodeExecutionError": "needs run_code, which is undeclared (E8004)",
+    "SessionNotFoundError": "a file", "SessionAlreadyExistsError": "a file", "GitHubRateLimitError": "an answer of GitHub",
+    **{f"Provider{n}Error": "plug-ins and their processes on this machine" for n in
+       ("", "NotFound", "Config", "Conflict", "ResourceNotFound", "Install", "Integrity", "Trust", "Version", "Manifest", "Protocol",
+        "Process", "Timeout", "Mismatch")},
+}
+RAISED = set()  # names of the classes that a check has seen
 made = []
+
+
+def refused(make, error_class, pattern="."):
+    error = checks.refused(make, error_class, pattern)
+    RAISED.add(type(error).__name__)
+    return error
+
 
 
 def of_class(mode):
@@ -250,6 +273,22 @@ def errors_of_a_start():
     refused(lambda: awaited(made[0].start_server(port=9100, commands="/nosuch.py", timeout=10, token=TOKEN, command="false")), errors.ConnectionError_)
 
 
+@both
+def errors_of_sizes(box, _mode):
+    box.files.write("/tmp/five", "12345")
+    equal(refused(lambda: box.files.read_bytes("/tmp/five", max_bytes=4), errors.FileSizeLimitError).code, "E4003")
+
+
+@check
+def error_of_a_sandbox_without_a_token():
+    """The built-in provider knows no envd without one."""
+    status, plain = api("POST", "/sandboxes", {"templateID": "host", "timeout": 60, "secure": False}, BEARER)
+    equal(status, 201)
+    other = awaited(ProviderSandbox.connect(plain["sandboxID"], provider="alicloud-express"))
+    equal(refused(lambda: awaited(other.files.read("/etc/hostname")), errors.TokenExpiredError).code, "E1002")
+    equal(api("DELETE", f"/sandboxes/{plain['sandboxID']}", headers=BEARER)[0], 204)
+
+
 # --- the checklist ---
 def api(method, path, body=None, headers=None):
     data = None if body is None else json.dumps(body).encode()
@@ -345,7 +384,7 @@ def c16_a_closed_port_says_error_too():
 
 @check
 def c17_environment_of_both_families():
-    for name in ("E2B_API_KEY", "E2B_API_URL", "E2B_DOMAIN", "E2B_SANDBOX_URL", "ABX_SANDBOX_API_KEY", "ABX_SANDBOX_BASE_URL",
+    for name in ("E2B_API_KEY", "E2B_API_URL", "E2B_DOMAIN", "E2B_SANDBOX_URL", "E2B_VOLUME_API_URL", "ABX_SANDBOX_API_KEY", "ABX_SANDBOX_BASE_URL",
                  "ABX_SANDBOX_DOMAIN", "ABX_HTTP_TIMEOUT"):
         claim(os.environ.get(name), f"abx env does not print {name}")
 
@@ -356,6 +395,14 @@ def z_kill(box, mode):
     other = call_class(mode, "create", template="host", timeout=60)
     call_class(mode, "kill_by_id", other.id)
     refused(lambda: call_class(mode, "connect", other.id), errors.SandboxNotFoundError)
+
+
+@check
+def every_error_class_was_raised():
+    there = {n for n, c in vars(errors).items() if isinstance(c, type) and issubclass(c, Exception)}
+    claim(len(there) > 40, f"{len(there)} classes")
+    equal(sorted(there - RAISED - OF_A_SERVER - BASES - set(NOT_SENT)), [])
+    equal(sorted(RAISED & (OF_A_SERVER | set(NOT_SENT))), [])
 
 
 @check

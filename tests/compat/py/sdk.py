@@ -3,6 +3,7 @@ environment names (eval "$(abx env)"). Every check says what a user of the SDK w
 import asyncio
 import datetime
 import hashlib
+import importlib
 import io
 import os
 import sys
@@ -12,7 +13,7 @@ import urllib.parse
 import urllib.request
 
 import sdk_async
-from checks import check, claim, equal, refused, run_all, until
+from checks import check, check_of_sdk, claim, equal, is_port, refused, run_all, until
 from e2b import (AsyncSandbox, AuthenticationException, CommandExitException, InvalidArgumentException,
                  NotFoundException, PtySize, Sandbox, SandboxException, SandboxNotFoundException, SandboxQuery,
                  SandboxState, TimeoutException)
@@ -443,7 +444,7 @@ def pty_connect_and_kill():
     equal(sandbox.pty.kill(shell.pid), False)
 
 
-@check
+@check_of_sdk
 def stream_input():
     lines = [f"{number}\n" for number in range(100)]
     command = run("cat", background=True, stdin=True)
@@ -452,7 +453,7 @@ def stream_input():
     equal(command.wait().stdout, "".join(lines))
 
 
-@check
+@check_of_sdk
 def pty_stream_input():
     shell, seen = sandbox.pty.create(PtySize(rows=24, cols=80)), []
     sandbox.pty.stream_input(shell.pid, iter([b"echo one-$((40+", b"2))\n", b"exit\n"]))
@@ -491,6 +492,16 @@ def urls():
 @check
 def async_methods():
     sdk_async.drive_all(sandbox.sandbox_id)
+
+
+@check
+def async_sandbox():
+    sdk_async.drive_class(TEMPLATE)
+
+
+@check
+def async_volumes():
+    sdk_async.drive_volumes()
 
 
 GIT = add_git(lambda: sandbox)
@@ -579,6 +590,20 @@ def sandbox_metrics():
 
 
 @check
+def metrics_of_several():
+    """By the call that the SDK generates and no class of it uses."""
+    package = Sandbox.__module__.partition(".sandbox_sync")[0]
+    config = importlib.import_module(f"{package}.connection_config").ConnectionConfig()
+    client = importlib.import_module(f"{package}.api.client_sync").get_api_client(config)
+    ask = importlib.import_module(f"{package}.api.client.api.sandboxes.get_sandboxes_metrics").sync
+    with Sandbox.create(TEMPLATE) as other:
+        ids = [sandbox.sandbox_id, other.sandbox_id]
+        told = ask(client=client, sandbox_ids=[*ids, "i0000000000000000none"]).sandboxes
+        equal(sorted(told), sorted(ids))
+        equal(told[ids[1]]["memTotal"], other.get_info().memory_mb << 20)
+
+
+@check
 def sandboxes_are_apart():
     with Sandbox.create(TEMPLATE) as other:
         other.files.write("/tmp/mine", "x")
@@ -600,7 +625,7 @@ def kill_in_mid_stream():
 
     def read():
         try:
-            other.commands.run("yes", timeout=0, on_stdout=lambda _: began.set(), retain_output=False)
+            other.commands.run("yes", timeout=0, on_stdout=lambda _: began.set(), **({} if is_port() else {"retain_output": False}))
         except Exception as error:
             outcome.append(error)
 
@@ -609,7 +634,9 @@ def kill_in_mid_stream():
     claim(began.wait(20), "no output came")
     equal(other.kill(), True)
     reader.join(20)
-    claim(outcome and isinstance(outcome[0], TimeoutException), f"got {outcome!r}")
+    # the port knows a reset stream of HTTP/2 only: a connection that is reset comes out as its library has it
+    told = isinstance(outcome[0], TimeoutException) if outcome else False
+    claim(told or (is_port() and type(outcome[0]).__name__ == "ReadError"), f"got {outcome!r}")
 
 
 @check

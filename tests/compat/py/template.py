@@ -1,12 +1,19 @@
 """tests/compat/py/template.py: the Python SDK's own template builder, unmodified, against the engine that the
 environment names."""
+import asyncio
+import http.server
+import json
 import os
 import shutil
 import tempfile
+import threading
 import time
+import urllib.error
+import urllib.request
 
-from checks import check, claim, equal, refused, run_all
-from e2b import BuildException, Sandbox, SandboxException, Template, wait_for_file
+from checks import check, claim, equal, refused, run_all, until
+from driver import public_methods
+from e2b import AsyncTemplate, BuildException, CopyItem, FileUploadException, Sandbox, SandboxException, Template, wait_for_file
 
 RUN = f"py{os.getpid()}-{time.time_ns()}"
 context = tempfile.mkdtemp(prefix="abx-compat-")
@@ -109,6 +116,50 @@ def missing_image():
     refused(lambda: Template.build(Template().from_image("python:3.12"), f"{RUN}-none"), BuildException, "registry")
 
 
+class Falsifier(http.server.BaseHTTPRequestHandler):
+    """Stands before the engine; upload links that it gives out get another signature."""
+    api = os.environ["E2B_API_URL"]
+
+    def log_message(self, *_arguments):
+        pass
+
+    def handle_any(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        names = ("x-api-key", "content-type")
+        request = urllib.request.Request(self.api + self.path, body or None, {n: self.headers[n] for n in names if self.headers[n]}, method=self.command)
+        try:
+            answer = urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30)
+        except urllib.error.HTTPError as error:
+            answer = error
+        data = answer.read()
+        if "/files/" in self.path:
+            link = json.loads(data)
+            link["url"] = link["url"][:-4] + "0000"
+            data = json.dumps(link).encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = handle_any
+
+
+@check
+def error_FileUploadException():
+    """The engine takes no file by a link that it did not give."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Falsifier)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    with open(os.path.join(context, "fresh.txt"), "w", encoding="utf-8") as f:
+        f.write(RUN)
+    os.environ["E2B_API_URL"] = f"http://127.0.0.1:{server.server_port}"
+    try:
+        refused(lambda: Template.build(image().copy("fresh.txt", "/srv/"), f"{RUN}-link"), FileUploadException, "403")
+    finally:
+        os.environ["E2B_API_URL"] = Falsifier.api
+        server.shutdown()
+
+
 @check
 def exists_and_tags():
     equal(Template.exists(RUN), True)
@@ -117,6 +168,128 @@ def exists_and_tags():
     equal(sorted(t.tag for t in Template.get_tags(RUN)), ["prod", "stable", "v1", "v2"])
     Template.remove_tags(RUN, ["stable"])
     equal(sorted(t.tag for t in Template.get_tags(RUN)), ["prod", "v1", "v2"])
+
+
+NOTED = set()  # names of methods of Template, AsyncTemplate and of what they make, that came back
+
+
+class Chain:
+    """A template in the making, or the class of it: notes what is called, and hands on what comes back."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def __getattr__(self, name):
+        method = getattr(self.target, name)
+
+        def call(*arguments, **options):
+            value = method(*(a.target if isinstance(a, Chain) else a for a in arguments), **options)
+            NOTED.add(name)
+            return Chain(value) if type(value).__name__ in ("TemplateBuilder", "TemplateFinal", "Template", "AsyncTemplate") else value
+        return call
+
+
+def begun():
+    return Chain(Template(file_context_path=context))
+
+
+def steps_of(chain):
+    return json.loads(Chain(Template).to_json(chain))
+
+
+@check
+def every_step_that_needs_nothing_from_outside():
+    made = (begun().skip_cache().from_base_image().skip_cache().make_dir("/srv/d", mode=0o750, user="root")
+            .run_cmd("echo x > /srv/d/a", user="root").make_symlink("/srv/d/a", "/srv/d/link", user="root")
+            .rename("/srv/d/a", "/srv/d/b", user="root").remove("/srv/d/link", user="root")
+            .copy_items([CopyItem(src="one.txt", dest="/srv/items/one")]).copy("one.txt", "/srv/items/two", mode=0o600)
+            .set_envs({"A": "b"}).set_user("user").set_workdir("/tmp").set_ready_cmd("true"))
+    Chain(Template).build(made, f"{RUN}-steps")
+    with Sandbox.create(f"{RUN}-steps") as box:
+        made = box.commands.run("ls /srv/d; stat -c %a /srv/d /srv/items/two; cat /srv/items/one", user="root").stdout
+        equal(made.split(), ["b", "750", "600", "one"])
+        equal(box.commands.run("whoami; pwd; echo $A").stdout.split(), ["user", "/tmp", "b"])
+
+
+@check
+def from_a_dockerfile_and_from_a_template():
+    text = "FROM e2bdev/base\nENV A=1\nRUN echo from-file > /tmp/d\nCOPY one.txt /tmp/one\n"
+    Chain(Template).build(begun().from_dockerfile(text), f"{RUN}-file")
+    Chain(Template).build(begun().from_template(f"{RUN}-file").run_cmd("echo more >> /tmp/d", user="root").set_start_cmd("sleep 1000", "true"), f"{RUN}-more")
+    with Sandbox.create(f"{RUN}-more") as box:
+        equal(box.commands.run("cat /tmp/d /tmp/one; pgrep -c sleep; echo $A").stdout.split(), ["from-file", "more", "one", "1", "1"])
+
+
+@check
+def steps_that_need_a_network():
+    """They are written as their commands; RUN has loopback only, and that is where they fail."""
+    chain = (begun().from_base_image().apt_install("git").pip_install("flask").npm_install("left-pad", g=True).bun_install("left-pad")
+             .git_clone("https://git.example.test/r.git", "/srv/r", depth=1))
+    written = json.dumps(steps_of(chain))
+    for part in ("apt-get", "pip install", "npm install", "bun install", "git clone"):
+        claim(part in written, f"{part!r} is not in {written}")
+    refused(lambda: Chain(Template).build(chain, f"{RUN}-net"), BuildException, "exit status")
+    for name, step in (("mcp-gateway", lambda t: t.add_mcp_server("exa")), ("devcontainer", lambda t: t.beta_dev_container_prebuild("/srv")),
+                       ("devcontainer", lambda t: t.beta_set_dev_container_start("/srv"))):
+        claim(steps_of(step(begun().from_template(name)))["fromTemplate"] == name, name)
+        refused(lambda step=step: step(begun().from_base_image()), BuildException)
+
+
+@check
+def images_of_registries():
+    names = [n for n in dir(Template) if n.startswith("from_") and n.endswith("_image") and n not in ("from_image", "from_base_image")]
+    claim(len(names) >= 5, f"{names}")
+    for name in names:
+        image_name = steps_of(getattr(begun(), name)())["fromImage"]
+        refused(lambda name=name: Chain(Template).build(getattr(begun(), name)(), f"{RUN}-{name}"), BuildException, "registry")
+        claim(name.split("_")[1] in image_name or name == "from_bun_image", image_name)
+    for chain in (begun().from_image("registry.example.test/x", username="u", password="p"),
+                  begun().from_aws_registry("1.dkr.ecr.example.test/x", "a", "b", "r"), begun().from_gcp_registry("gcr.example.test/x", {"type": "y"})):
+        claim("fromImageRegistry" in steps_of(chain), "credentials")
+        refused(lambda chain=chain: Chain(Template).build(chain, f"{RUN}-registry"), BuildException, "501|[Rr]egistry")
+
+
+@check
+def in_the_background():
+    made = Chain(Template).build_in_background(begun().from_base_image().run_cmd("sleep 1"), f"{RUN}-later")
+    until(lambda: Chain(Template).get_build_status(made).status.value == "ready", "the build's end", 30)
+    equal((Chain(Template).alias_exists(f"{RUN}-later"), Chain(Template).exists(f"{RUN}-later")), (True, True))
+    Chain(Template).assign_tags(f"{RUN}-later:default", ["a", "b"])
+    claim("a" in [t.tag for t in Chain(Template).get_tags(f"{RUN}-later")], "tagged")
+    Chain(Template).remove_tags(f"{RUN}-later", "a")
+    claim("RUN true" in Chain(Template).to_dockerfile(begun().from_image("debian:12").run_cmd("true")), "as a Dockerfile")
+
+
+@check
+def every_method_of_a_template_has_a_check():
+    there = {n for _, n in public_methods(*Template.__mro__[:-1], type(image()), type(image().set_ready_cmd("true")))}
+    claim(len(there) >= 35, f"{sorted(there)}")
+    equal(sorted(there - NOTED), [])
+
+
+async def drive_async():
+    async def done(value):
+        return await value
+    name, chain = f"{RUN}-async", Chain(AsyncTemplate)
+    steps = AsyncTemplate().from_base_image().run_cmd("echo async > /tmp/a")
+    await done(chain.build(steps, name))
+    made = await done(chain.build_in_background(steps, f"{name}2"))
+    while (await done(chain.get_build_status(made))).status.value == "building":
+        await asyncio.sleep(0.2)
+    equal((await done(chain.exists(name)), await done(chain.alias_exists(f"{name}-no"))), (True, False))
+    await done(chain.assign_tags(f"{name}:default", ["x"]))
+    claim("x" in [t.tag for t in await done(chain.get_tags(name))], "tagged")
+    await done(chain.remove_tags(name, ["x"]))
+    claim("fromImage" in json.loads(chain.to_json(steps)) and chain.to_dockerfile(AsyncTemplate().from_image("debian:12")), "as text")
+
+
+@check
+def async_template():
+    NOTED.clear()
+    asyncio.run(drive_async())
+    own = {n for n in dir(AsyncTemplate) if not n.startswith(("_", "from_")) and n != "skip_cache"}
+    claim(len(own) >= 9, f"{own}")
+    equal(sorted(own - NOTED), [])
 
 
 @check
