@@ -27,6 +27,8 @@ abx_add_suite(e2e_template_cli 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/template_cl
 abx_add_suite(e2e_templates 1800 e2e ${CMAKE_SOURCE_DIR}/tests/compat/templates)
 abx_add_suite(e2e_no_range 300 e2e ${CMAKE_SOURCE_DIR}/tests/e2e/no_range)
 abx_add_suite(e2e_docs 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/docs)
+# What `make demo` runs.
+abx_add_suite(e2e_demo 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/demo ${CMAKE_BINARY_DIR} --count)
 abx_add_suite(e2e_dist 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/e2e/dist)
 
 # The verbs check-config and version alone: what the policy vectors are driven through.
