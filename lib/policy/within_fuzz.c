@@ -13,7 +13,7 @@
 
 #include "lib/base/banned.h"
 
-enum { INPUT_MAX = 200, TEXT_MAX = 16384, RULES = 4 };
+enum { INPUT_MAX = 200, TEXT_MAX = 16384, RULES = 4, CALLERS = 3 };
 
 /* Bytes that are used up; then zeros. */
 struct chooser {
@@ -75,8 +75,15 @@ static const char *const confines[] = {
     "{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80],\"udp\":false}}",
     "{\"mode\":\"auto\",\"read\":[\"/srv\"],\"rlimits\":{\"nofile\":64},\"privileged\":true}",
     "{\"mode\":\"advisory\",\"read\":[\"/srv/a/b\"],\"network\":{\"bind_ports\":[],\"unix\":true}}",
-    "{\"mode\":\"require\",\"write\":[\"/\"],\"network\":{\"connect_ports\":[80,81]},"
-    "\"rlimits\":{\"nofile\":32,\"nproc\":5}}",
+    ("{\"mode\":\"require\",\"write\":[\"/\"],\"network\":{\"connect_ports\":[80,81]},"
+     "\"rlimits\":{\"nofile\":32,\"nproc\":5}}"),
+    /* that differ in one thing */
+    "{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80]}}",
+    "{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80,81]}}",
+    "{\"mode\":\"auto\",\"network\":{\"udp\":false}}",
+    "{\"mode\":\"auto\",\"network\":{\"unix\":false}}",
+    "{\"mode\":\"auto\",\"rlimits\":{\"nofile\":64}}",
+    "{\"mode\":\"auto\",\"privileged\":true}",
     "{\"mode\":\"auto\",\"nested_pty\":true,\"network\":{\"bind_ports\":[0,80],\"unix\":false}}",
 };
 
@@ -141,6 +148,7 @@ static struct abx_policy *load(const struct abx_buf *text)
 struct both {
     const struct abx_policy *narrow, *wide;
     const struct abx_policy_rule *n, *w;
+    bool *asked; /* by caller: for what all endpoints without paths of their own start */
 };
 
 static bool may_path(const struct abx_policy *p, const struct abx_policy_rule *r,
@@ -298,9 +306,16 @@ static void compare_views(const struct abx_policy_view *n, const struct abx_poli
     ABX_ASSERT(w->is_privileged || !n->is_privileged || w->layers == 0);
 }
 
+/* All endpoints that have no paths of their own have one view. */
+static bool has_own_view(const struct abx_policy_rule *r)
+{
+    return r->takes_paths &&
+           (r->paths.allow.count > 0 || r->paths.deny.count > 0 || r->paths.read_only);
+}
+
 /* What is started through the rule for @n can do nothing that it could not for @w. */
 static void ask_process(const struct both *b, const struct abx_policy_identity *n,
-                        const struct abx_policy_identity *w)
+                        const struct abx_policy_identity *w, bool *is_asked)
 {
     const struct abx_policy_confine *nc = abx_policy_confinement(b->narrow),
                                     *wc = abx_policy_confinement(b->wide);
@@ -308,6 +323,11 @@ static void ask_process(const struct both *b, const struct abx_policy_identity *
     struct abx_arena a;
     if (!abx_policy_runs_programs(b->n))
         return;
+    if (!has_own_view(b->n) && !has_own_view(b->w)) {
+        if (*is_asked)
+            return;
+        *is_asked = true;
+    }
     abx_arena_init(&a, 8 << 20);
     ABX_ASSERT(abx_policy_view(b->narrow, b->n, n, NULL, NULL, &a, &nv) == 0);
     ABX_ASSERT(abx_policy_view(b->wide, b->w, w, NULL, NULL, &a, &wv) == 0);
@@ -348,7 +368,8 @@ static void ask_callers(const struct both *b)
             continue;
         ABX_ASSERT(same_caller(b, &n, &w));
         ABX_ASSERT(abx_policy_judge(b->wide, b->w, &w, &v));
-        ask_process(b, &n, &w);
+        ABX_ASSERT(i < CALLERS);
+        ask_process(b, &n, &w, &b->asked[i]);
         reached = true;
     }
     if (!reached)
@@ -367,8 +388,9 @@ static void ask_everything(const struct abx_policy *narrow, const struct abx_pol
 {
     size_t count;
     const struct abx_policy_rule *rules = abx_policy_rules(narrow, &count);
+    bool asked[CALLERS] = {false};
     for (size_t i = 0; i < count; i++) {
-        const struct both b = {narrow, wide, &rules[i], abx_policy_rule(wide, rules[i].id)};
+        const struct both b = {narrow, wide, &rules[i], abx_policy_rule(wide, rules[i].id), asked};
         ask_callers(&b);
     }
 }
