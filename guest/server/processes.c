@@ -1,5 +1,6 @@
 /* guest/server/processes.c: POST /process/start, GET /process/list and /process/{pid}; how long
  * ended processes are remembered. server-api.md 4.5, D46-D49, D76, D80. */
+#include "guest/server/view.h"
 #include "guest/server/processes_priv.h"
 
 #include "guest/server/exec.h"
@@ -318,6 +319,7 @@ static void on_revoked(struct abx_timer *t)
     abx_list_foreach(p, &s->started, struct abx__started, node)
         if (p->is_revoked && abx_process_is_running(p->process))
             abx_process_signal(p->process, SIGKILL, NULL);
+    abx__herds_kill_strangers(s->policy);
 }
 
 int abx__processes_open(struct abx__server *s, struct abx_error *err)
@@ -343,6 +345,8 @@ void abx__processes_revoke(struct abx__server *s, const struct abx__change *c)
         p->is_revoked = true;
         abx_timer_start(&s->revoke_timer, REVOKED_MS, 0);
     }
+    if (abx__herds_are_counted()) /* what is not in our list is in their cgroups */
+        abx_timer_start(&s->revoke_timer, REVOKED_MS, 0);
 }
 
 void abx__processes_sweep(struct abx__server *s)

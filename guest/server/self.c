@@ -16,7 +16,7 @@
 
 #include "lib/base/banned.h"
 
-enum { OWN_MAX = 8 };
+enum { OWN_MAX = 10 };
 
 /* What was granted, as it was then: a folder that took its place is not what the kernel knows. */
 struct held {
@@ -91,6 +91,17 @@ static int grant_folder_of(struct grants *g, const char *file, enum abx_confine_
     return grant_own(g, path, access, err);
 }
 
+/* Callers come with a policy that is loaded later, and groups go at the end. */
+static void grant_groups(struct grants *g)
+{
+    int fd, parent_fd;
+    abx_confine_group_folders(&fd, &parent_fd);
+    if (fd < 0)
+        return;
+    g->items[g->count++] = (struct abx_confine_root){fd, ABX_CONFINE_WRITE};
+    g->items[g->count++] = (struct abx_confine_root){parent_fd, ABX_CONFINE_REMOVE};
+}
+
 static int grant_needs(struct grants *g, const struct abx__self_needs *needs, struct abx_error *err)
 {
     /* Terminals are made one by one; each child may open its own alone. */
@@ -128,6 +139,7 @@ static int grant_all(struct grants *g, const struct abx_policy *p,
         g->items[g->count++] = of_system[i];
     for (size_t i = 0; abx__views_root_at(p, i, &root); i++)
         g->items[g->count++] = (struct abx_confine_root){root.fd, root.access};
+    grant_groups(g);
     return grant_needs(g, needs, err);
 }
 

@@ -535,6 +535,7 @@ static void server_done(struct abx__server *s)
     free(s->cwd);
     free(s->o.commands.items);
     abx__environment_free();
+    abx__herds_end();
     abx__homes_remove();
 }
 

@@ -29,7 +29,7 @@ _Static_assert((int)ABX_LAYER_SIGNALS == (int)ABX_CONFINE_SIGNALS, "signals");
 _Static_assert((int)ABX_LAYER_NETWORK == (int)ABX_CONFINE_NETWORK, "network");
 _Static_assert((int)ABX_LAYER_SECCOMP == (int)ABX_CONFINE_SECCOMP, "seccomp");
 
-enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 5, HOME_NAME = 48, SCOPES_MAX = 256 };
+enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 5, HOME_NAME = 48 };
 
 /* Opened by the first policy that confines, and kept: later the server may not list /etc (S26). */
 static struct abx__system_roots the_system;
@@ -39,6 +39,7 @@ struct caller {
     struct abx_policy_identity who;
     const char *home; /* NULL: the server's */
     struct abx_confine_scope *scope; /* NULL: each call is one of its own */
+    struct abx_confine_group *group; /* NULL: there are no cgroups to be had */
 };
 struct root {
     struct root *next;
@@ -97,42 +98,6 @@ static size_t caller_index(const struct views *v, const struct abx_policy_identi
     return who->index < last ? who->index : last;
 }
 
-/* Who calls goes on to reach what it started under an older policy. */
-struct named_scope {
-    struct named_scope *next;
-    char *name;
-    struct abx_confine_scope *scope;
-};
-static struct named_scope *scopes;
-
-/* NULL, without memory or with very many callers: what it starts is apart, call by call. */
-static struct abx_confine_scope *scope_of(struct abx_str name)
-{
-    size_t count = 0;
-    for (const struct named_scope *s = scopes; s != NULL; s = s->next, count++)
-        if (abx_str_is(name, s->name))
-            return s->scope;
-    struct named_scope *s = count < SCOPES_MAX ? calloc(1, sizeof(*s)) : NULL;
-    if (s == NULL)
-        return NULL;
-    s->name = abx_str_dup(name);
-    s->scope = s->name ? abx_confine_scope_new() : NULL;
-    if (s->scope == NULL) {
-        free(s->name);
-        free(s);
-        return NULL;
-    }
-    s->next = scopes;
-    scopes = s;
-    return s->scope;
-}
-
-static void find_scopes(struct views *v)
-{
-    for (size_t i = 0; i < v->caller_count; i++)
-        v->callers[i].scope = scope_of(v->callers[i].who.id);
-}
-
 /* "/tmp/abx-NAME", ours and nobody else's. */
 static int make_home(struct views *v, struct caller *c, size_t index, struct abx_error *err)
 {
@@ -154,6 +119,35 @@ static int make_home(struct views *v, struct caller *c, size_t index, struct abx
     if (abx__home_open(path + sizeof(ABX__HOMES), err) < 0)
         return -1;
     c->home = path;
+    return 0;
+}
+
+/* How many processes a caller may have: held by its cgroup, else by a limit, which counts those of the
+ * user. For root the kernel does not look at that one. */
+static int limit_herd(const struct views *v, const struct caller *c, struct abx_error *err)
+{
+    const struct abx_policy_confine *confine = abx_policy_confinement(v->policy);
+    uint64_t most = confine->rlimits[ABX_RLIMIT_NPROC].value;
+    bool is_set = confine->rlimits[ABX_RLIMIT_NPROC].is_set;
+    int r = c->group ? abx_confine_group_limit(c->group, is_set ? most : 0) : 0;
+    if (r < 0)
+        return abx_err_sys(err, r, "confinement: limit of the processes of %.*s",
+                           ABX_STR_FMT(c->who.id));
+    if (is_set && c->group == NULL && geteuid() == 0 && confine->mode == ABX_CONFINE_REQUIRE)
+        return abx_err_set(err, ABX_FAILED_PRECONDITION,
+                           "\"require\", and rlimits.nproc of a server that runs as root is held "
+                           "by a cgroup alone, which it can not make here");
+    return 0;
+}
+
+static int find_herds(struct views *v, struct abx_error *err)
+{
+    for (size_t i = 0; i < v->caller_count; i++) {
+        struct caller *c = &v->callers[i];
+        abx__herd_of(c->who.id, &c->scope, &c->group);
+        if (limit_herd(v, c, err) < 0)
+            return -1;
+    }
     return 0;
 }
 
@@ -249,6 +243,7 @@ bool abx__view_may_mount(void)
            (data[0].effective & 1U << CAP_SYS_ADMIN) != 0;
 }
 
+/* With a cgroup the processes of a caller are counted there, not those of the whole user. */
 static void set_limits(const struct abx_policy_confine *c, struct abx_confine_spec *spec)
 {
     static const int resources[] = {[ABX_RLIMIT_NOFILE] = RLIMIT_NOFILE,
@@ -257,7 +252,7 @@ static void set_limits(const struct abx_policy_confine *c, struct abx_confine_sp
                                     [ABX_RLIMIT_AS] = RLIMIT_AS,
                                     [ABX_RLIMIT_CPU] = RLIMIT_CPU};
     for (int i = 0; i < ABX_RLIMIT__COUNT; i++)
-        if (c->rlimits[i].is_set)
+        if (c->rlimits[i].is_set && (i != ABX_RLIMIT_NPROC || spec->group == NULL))
             spec->limits[spec->limit_count++] =
                 (struct abx_confine_limit){resources[i], c->rlimits[i].value};
 }
@@ -339,6 +334,7 @@ static int compile(struct views *v, const struct abx_policy_view *view, const st
                                     .no_udp = view->no_udp,
                                     .no_unix = view->no_unix,
                                     .scope = who->scope,
+                                    .group = who->group,
                                     .mounts_fd = mounts_fd,
                                     .keeps_privileges = view->is_privileged};
     set_limits(c, &spec);
@@ -420,7 +416,8 @@ static int make_all(struct views *v, struct abx_error *err)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     v->home = copy_variable(v, "HOME");
     v->tmp = copy_variable(v, "TMPDIR");
-    find_scopes(v);
+    if (find_herds(v, err) < 0)
+        return -1;
     if (make_homes(v, err) < 0 || find_folders(v, err) < 0 ||
         (the_system.items == NULL && abx__system_roots_open(&the_system, err) < 0))
         return -1;

@@ -69,3 +69,12 @@ const char *abx__self_level(void);
 /** Whether a policy that is loaded later asks for nothing that the server gave away. -1 with what it
  *  is, and that the server has to be started anew. */
 int abx__self_admits(const struct abx_policy *p, struct abx_error *err);
+
+/* ---- what callers have started: herd.c ---- */
+
+/** Each caller has a cgroup: its processes are counted, and found, apart from those of others. */
+bool abx__herds_are_counted(void);
+/** SIGKILL to all that callers have started whom @p does not know any more, however it hid (S21). */
+void abx__herds_kill_strangers(const struct abx_policy *p);
+/** At the end: to all that was started. */
+void abx__herds_end(void);

@@ -157,6 +157,8 @@ CHILD_CODE int abx__proc_child(void *start)
     const struct abx_proc_spec *spec = s.spec;
     pass_gate(s.gate_fd);
     s.error_fd = move_up(&s, s.error_fd);
+    if (s.confine != NULL && s.confine->procs_fd >= 0 && abx__confine_join(s.confine->procs_fd) < 0)
+        fail(&s, ABX__STAGE_GROUP, errno);
     set_session(&s);
     set_stdio(&s);
     set_scheduling(spec);

@@ -74,6 +74,7 @@ static const uint64_t rights[] = {
                           FS_MAKE_REG | FS_MAKE_DIR | FS_MAKE_SYM | FS_MAKE_FIFO | FS_MAKE_SOCK |
                           FS_REMOVE_DIR | FS_REMOVE_FILE | FS_REFER,
     [ABX_CONFINE_DEVICE] = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL_DEV | FS_READ_DIR,
+    [ABX_CONFINE_REMOVE] = FS_REMOVE_DIR,
 };
 
 #define FILTER(name) {ABX_COUNTOF(confine_##name), (struct sock_filter *)(uintptr_t)confine_##name}
@@ -92,6 +93,7 @@ struct abx_confine {
     struct abx_confine_ports connect, bind; /* items: heap */
     unsigned layers;
     struct abx_confine_scope *scope; /* NULL: none */
+    struct abx_confine_group *group; /* NULL: none */
 };
 
 /* ---- what the kernel has ---- */
@@ -279,6 +281,8 @@ static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
     c->layers = spec->layers & abx_confine_supported();
     if (c->layers & ABX_CONFINE_SIGNALS)
         c->scope = abx_confine_scope_ref(spec->scope);
+    c->group = abx_confine_group_ref(spec->group);
+    c->child.procs_fd = abx__confine_group_fd(c->group);
     if (spec->keeps_privileges) /* a filter would need no_new_privs, or be undone by root */
         c->layers &= ABX_CONFINE_FILES | ABX_CONFINE_SIGNALS;
     c->child.keeps_privileges = spec->keeps_privileges;
@@ -306,7 +310,7 @@ int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confin
     if (c == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     c->refs = 1;
-    c->child.ruleset_fd = c->child.mounts_fd = -1;
+    c->child.ruleset_fd = c->child.mounts_fd = c->child.procs_fd = -1;
     int r = fill(c, spec);
     if (r < 0) {
         abx_confine_unref(c);
@@ -333,6 +337,7 @@ void abx_confine_unref(const struct abx_confine *shared)
     if (c->child.mounts_fd >= 0)
         close(c->child.mounts_fd);
     abx_confine_scope_unref(c->scope);
+    abx_confine_group_unref(c->group);
     free(c->roots);
     free((void *)(uintptr_t)c->connect.items);
     free((void *)(uintptr_t)c->bind.items);

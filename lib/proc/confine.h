@@ -28,7 +28,8 @@ int abx_confine_abi(void);
 enum abx_confine_access {
     ABX_CONFINE_READ,  /* read, list, execute */
     ABX_CONFINE_WRITE, /* that, and write, make, remove, rename within */
-    ABX_CONFINE_DEVICE /* read, write, ioctl */
+    ABX_CONFINE_DEVICE, /* read, write, ioctl */
+    ABX_CONFINE_REMOVE  /* remove folders, nothing else */
 };
 struct abx_confine_root {
     int fd; /* O_PATH; a folder with all beneath it, or a single file. Must outlive the confinement */
@@ -54,6 +55,23 @@ struct abx_confine_scope *abx_confine_scope_new(void); /* NULL without memory */
 struct abx_confine_scope *abx_confine_scope_ref(struct abx_confine_scope *s);
 void abx_confine_scope_unref(struct abx_confine_scope *s);
 
+/* A cgroup for what one caller starts: it bounds how many processes that are, and ends them all. */
+struct abx_confine_group;
+/** One reference in *ret; -errno: this process may make none (no hierarchy for pids, or not ours). Its
+ *  folder goes with the last reference, unless somebody lives in it. Loop thread. */
+int abx_confine_group_new(struct abx_confine_group **ret);
+/** Counted from any thread; both accept NULL. */
+struct abx_confine_group *abx_confine_group_ref(struct abx_confine_group *g);
+void abx_confine_group_unref(struct abx_confine_group *g);
+/** 0: as many as there may be. 0 or -errno. */
+int abx_confine_group_limit(struct abx_confine_group *g, uint64_t processes);
+/** SIGKILL to all, and nobody new comes in from among them. How many are left after half a second.
+ *  The bound is 0 from then on. */
+size_t abx_confine_group_kill(struct abx_confine_group *g);
+/** The folder of all groups of this process and the one it stands in, borrowed; -1: there is none. For
+ *  one who confines itself and goes on to make and remove groups. */
+void abx_confine_group_folders(int *ret_own_fd, int *ret_parent_fd);
+
 struct abx_confine_spec {
     unsigned layers; /* to apply; those that the kernel lacks are left out */
     /* Up to two lists, so that the system's can be shared. Copied; the descriptors are not. */
@@ -63,6 +81,7 @@ struct abx_confine_spec {
     bool no_udp, no_unix;
     bool keeps_privileges; /* sudo works: no no_new_privs, no seccomp, capabilities stay */
     struct abx_confine_scope *scope; /* counted; NULL: each start is its own */
+    struct abx_confine_group *group; /* counted; NULL: that of this process */
     int mounts_fd; /* of abx_confine_hide(), copied; 0 or -1: those of this process */
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX]; /* core is always 0 */
     size_t limit_count;

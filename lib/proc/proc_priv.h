@@ -30,6 +30,7 @@ enum abx__proc_stage {
     ABX__STAGE_SESSION,
     ABX__STAGE_STDIO,
     ABX__STAGE_TTY,
+    ABX__STAGE_GROUP,
     ABX__STAGE_MOUNTS,
     ABX__STAGE_GROUPS,
     ABX__STAGE_GID,
@@ -57,6 +58,7 @@ enum abx__filter {
 };
 struct abx__confine_child { /* what the child applies, by system calls alone */
     int ruleset_fd;         /* -1: none */
+    int procs_fd;           /* of the cgroup to join; -1: none */
     int mounts_fd;          /* -1: those of the parent */
     const struct sock_fprog *filters[ABX__FILTERS];
     size_t filter_count, limit_count;
@@ -73,6 +75,10 @@ int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__co
                          int *ret_own_fd);
 /** In the child, before the ids change: -1 with errno. */
 int abx__confine_limit(const struct abx__confine_child *c);
+/** Of the group: writing "0" to it joins. -1 for NULL. */
+int abx__confine_group_fd(const struct abx_confine_group *g);
+/** In the child, before anything else is given up: -1 with errno. */
+int abx__confine_join(int procs_fd);
 /** In the child, before the ids change and before it goes to its folder: -1 with errno. */
 int abx__confine_enter_mounts(int mounts_fd);
 /** In the child, the last steps before the exec: 0, or the stage that failed, with errno. */

@@ -45,6 +45,7 @@ enum {
     FD_TTY,
     FD_RULES,
     FD_MOUNTS,
+    FD_PROCS,
     FDS_MAX
 };
 
@@ -135,6 +136,7 @@ CHILD_CODE static void make_ready(struct request *r, const int *fds)
     spec->tty_fd = slot_fd(r, fds, FD_TTY);
     r->confine.ruleset_fd = slot_fd(r, fds, FD_RULES);
     r->confine.mounts_fd = slot_fd(r, fds, FD_MOUNTS);
+    r->confine.procs_fd = slot_fd(r, fds, FD_PROCS);
     r->start.error_fd = slot_fd(r, fds, FD_ERROR);
     r->start.gate_fd = slot_fd(r, fds, FD_GATE);
     r->start.spec = spec;
@@ -333,6 +335,7 @@ static void put_fds(struct writer *w, struct request *r, const struct abx__proc_
     put_fd(w, r, FD_TTY, spec->tty_fd);
     put_fd(w, r, FD_RULES, start->confine->ruleset_fd);
     put_fd(w, r, FD_MOUNTS, start->confine->mounts_fd);
+    put_fd(w, r, FD_PROCS, start->confine->procs_fd);
     r->fd_count = (int32_t)w->fd_count - 1;
 }
 

@@ -30,6 +30,7 @@ static const char *const stage_texts[] = {
     [ABX__STAGE_SESSION] = "new session",
     [ABX__STAGE_STDIO] = "standard streams",
     [ABX__STAGE_TTY] = "controlling terminal",
+    [ABX__STAGE_GROUP] = "cgroup",
     [ABX__STAGE_MOUNTS] = "hidden files",
     [ABX__STAGE_GROUPS] = "setgroups",
     [ABX__STAGE_GID] = "setgid",
@@ -166,6 +167,7 @@ static int failure_error(const struct abx_proc_spec *spec, const struct abx__pro
     case ABX__STAGE_SESSION:
     case ABX__STAGE_STDIO:
     case ABX__STAGE_TTY:
+    case ABX__STAGE_GROUP:
     case ABX__STAGE_MOUNTS:
     case ABX__STAGE_GROUPS:
     case ABX__STAGE_GID:
