@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #define KIT __attribute__((unused)) static
@@ -416,6 +416,15 @@ KIT int kit_empty(struct kit *k)
     return kit_stop(k) < 0 ? -1 : r;
 }
 
+KIT char **remove_argv(char *dir)
+{
+    static char path[] = "/usr/bin/unshare", root[] = "--map-root-user", ids[] = "--map-auto",
+                rm[] = "rm", flags[] = "-rf";
+    static char *argv[7];
+    memcpy(argv, (char *[]){path, root, ids, rm, flags, dir, NULL}, sizeof(argv));
+    return argv;
+}
+
 /* @body as the caller. As root: is_user makes it an account of its own with a subuid range. */
 KIT void kit_run(bool is_user, int (*body)(struct kit *k))
 {
@@ -434,6 +443,10 @@ KIT void kit_run(bool is_user, int (*body)(struct kit *k))
     int line = kit_as(&k, who, body), empty = geteuid() != 0 ? kit_as(&k, who, kit_empty) : 0;
     bool is_gone = !is_user || kit_run_ok(del_argv);
     int removed = abx_fd_remove_tree(AT_FDCWD, k.dir);
+    /* Sanitizers write as ids of the range, which only a root of it can remove. */
+    if (removed < 0 && geteuid() != 0 && access(k.libs, F_OK) == 0 &&
+        kit_run_ok(remove_argv(k.dir)))
+        removed = 0;
     assert_int_equal(line, 0); /* first: the others may follow from it */
     assert_int_equal(empty, 0);
     assert_int_equal(removed, 0);
