@@ -6,17 +6,16 @@
  * end. What a request says of the caller's account (X-Abx-Connection) is not looked at. */
 #include "cli/cli.h"
 #include "cli/client_home.h"
+#include "lib/base/address.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
 #include "lib/http/server.h"
 #include "lib/loop/loop.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -24,10 +23,10 @@
 enum { IDLE_S = 600, TOKEN_BYTES = 32, CONNS = 64, RECORD_MAX = 4096, COMMAND_ID_MAX = 80 };
 static const char protocol[] = "abx-engine/1", record_name[] = "engine.json";
 
-static const struct cli_option options[] = {
-    {"--idle", 0, CLI_U32, CLI_VALUE(timeout_s), 0, "SECONDS",
-     "ends after so long without a request (600)"},
-    {0}};
+static const struct cli_option options[] = {{"--idle", 0, CLI_U32, CLI_VALUE(timeout_s), 0,
+                                             "SECONDS",
+                                             "ends after so long without a request (600)"},
+                                            {0}};
 
 struct serve {
     struct abx_loop loop;
@@ -231,17 +230,15 @@ static void on_idle(struct abx_timer *t)
     end(t->owner);
 }
 
-/* A listening socket of the loopback; its port. */
 static int listen_loopback(uint16_t *ret_port, struct abx_error *err)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t len = sizeof(a);
-    ABX_AUTO_FD fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&a, len) < 0 || listen(fd, CONNS) < 0 ||
-        getsockname(fd, (struct sockaddr *)&a, &len) < 0)
-        return abx_err_sys(err, -errno, "listen on 127.0.0.1");
-    *ret_port = ntohs(a.sin_port);
-    return abx_fd_take(&fd);
+    union abx_address loopback;
+    int r = abx_address_parse("127.0.0.1", 0, &loopback);
+    int fd = r < 0 ? r : abx_address_bind(&loopback, false, CONNS);
+    if (fd < 0)
+        return abx_err_sys(err, fd, "listen on 127.0.0.1");
+    *ret_port = abx_address_bound_port(fd);
+    return fd;
 }
 
 static int open_all(struct serve *s, struct abx_error *err)

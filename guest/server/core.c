@@ -209,16 +209,17 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "mode", abx_confine_mode_name(abx_policy_confine(c->policy)));
     abx_json_kv_i64(w, "abi", abx_confine_abi());
     abx_json_kv_c(w, "deny",
-                  abx__view_deny(c->policy, shell, &c->who) == ABX__DENY_HELD ? "held" : "advisory");
+                  abx__view_deny(c->policy, shell, &c->who) == ABX__DENY_HELD ? "held"
+                                                                              : "advisory");
     abx_json_kv_c(w, "server", abx__self_level());
-    abx_json_kv_c(w, "processes", abx__herds_are_counted() ? "by caller" : "by user");
+    abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
         abx_json_kv_c(w, abx_confine_layer_name(1U << i),
-                      applied & 1U << i                       ? "on"
+                      applied & 1U << i                   ? "on"
                       : abx_confine_supported() & 1U << i ? "off"
-                                                              : "unsupported");
+                                                          : "unsupported");
     abx_json_end_object(w);
     abx_json_end_object(w);
 }
@@ -235,8 +236,9 @@ static void put_warnings(struct abx_json_writer *w, const struct abx__call *c)
     const struct abx_policy_rule *navigate =
         abx_policy_rule(c->policy, ABX_STR("browser_navigate"));
     if (navigate && navigate->enabled && abx__browser_is_in_sandbox())
-        abx_json_str(w, ABX_STR("browser: Chromium runs without its own sandbox, the one around this "
-                                "server lets no user namespaces be made"));
+        abx_json_str(w,
+                     ABX_STR("browser: Chromium runs without its own sandbox, the one around this "
+                             "server lets no user namespaces be made"));
     abx_json_end_array(w);
 }
 

@@ -1,7 +1,7 @@
 /* guest/server/processes.c: POST /process/start, GET /process/list and /process/{pid}; how long
  * ended processes are remembered. server-api.md 4.5, D46-D49, D76, D80. */
-#include "guest/server/view.h"
 #include "guest/server/processes_priv.h"
+#include "guest/server/view.h"
 
 #include "guest/server/exec.h"
 #include "lib/base/assert.h"
@@ -317,9 +317,11 @@ static void on_revoked(struct abx_timer *t)
     struct abx__server *s = t->owner;
     struct abx__started *p;
     abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
         if (p->is_revoked && abx_process_is_running(p->process))
             abx_process_signal(p->process, SIGKILL, NULL);
-    abx__herds_kill_strangers(s->policy);
+    }
+    abx__callers_kill_strangers(s->policy);
 }
 
 int abx__processes_open(struct abx__server *s, struct abx_error *err)
@@ -345,7 +347,7 @@ void abx__processes_revoke(struct abx__server *s, const struct abx__change *c)
         p->is_revoked = true;
         abx_timer_start(&s->revoke_timer, REVOKED_MS, 0);
     }
-    if (abx__herds_are_counted()) /* what is not in our list is in their cgroups */
+    if (abx__callers_are_counted()) /* what is not in our list is in their cgroups */
         abx_timer_start(&s->revoke_timer, REVOKED_MS, 0);
 }
 

@@ -10,8 +10,8 @@
 
 #include "lib/base/address.h"
 #include "lib/base/fd.h"
-#include "lib/base/image.h"
 #include "lib/base/log.h"
+#include "lib/base/pages.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
@@ -226,8 +226,8 @@ static void on_reopen(struct abx_signal *g, int signum)
         abx_log(ABX_LOG_WARN, "SIGUSR1: the audit file can not be opened, going on in the old one");
 }
 
-/* What the start or a burst of calls used goes back to the kernel: free memory, and the pages of the
- * program, most of which an idle server does not need. */
+/* What the start or a burst of calls used goes back to the kernel: free memory, and the pages of
+ * the program, most of which an idle server does not need. */
 static void on_rest(struct abx_timer *t)
 {
     struct abx__server *s = t->owner;
@@ -240,7 +240,7 @@ static void on_rest(struct abx_timer *t)
     }
     s->rest_due_ms = abx_time_mono_ms() + REST_EVERY_MS;
     malloc_trim(0);
-    abx_image_let_go();
+    abx_pages_let_go();
 }
 
 void abx__server_rest(struct abx__server *s)
@@ -396,9 +396,9 @@ static int open_audit(struct abx__server *s, struct abx_error *err)
 static int confine_itself(struct abx__server *s, struct abx_error *err)
 {
     char audit_file[PATH_MAX];
-    bool has_audit = s->audit_file != NULL &&
-                     abx_str_to_c(abx_policy_confinement(s->policy)->audit.file, audit_file,
-                                  sizeof(audit_file)) == 0;
+    bool has_audit =
+        s->audit_file != NULL && abx_str_to_c(abx_policy_confinement(s->policy)->audit.file,
+                                              audit_file, sizeof(audit_file)) == 0;
     struct abx__self_needs needs = {.policy_file = s->source.path,
                                     .confine_file = s->o.confine,
                                     .audit_file = has_audit ? audit_file : NULL};
@@ -535,7 +535,7 @@ static void server_done(struct abx__server *s)
     free(s->cwd);
     free(s->o.commands.items);
     abx__environment_free();
-    abx__herds_end();
+    abx__callers_end();
     abx__homes_remove();
 }
 

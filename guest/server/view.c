@@ -1,4 +1,5 @@
-/* guest/server/view.c: views compiled into confinements (view.h). Blocking, at the load of a policy.
+/* guest/server/view.c: views compiled into confinements (view.h). Blocking, at the load of a
+ * policy.
  */
 #include "guest/server/view.h"
 
@@ -37,7 +38,7 @@ static struct abx__system_roots the_system;
 /* One caller, whoever it is; the last is who shows no token. */
 struct caller {
     struct abx_policy_identity who;
-    const char *home; /* NULL: the server's */
+    const char *home;                /* NULL: the server's */
     struct abx_confine_scope *scope; /* NULL: each call is one of its own */
     struct abx_confine_group *group; /* NULL: there are no cgroups to be had */
 };
@@ -56,7 +57,7 @@ struct views {
     const struct abx_confine **table; /* [caller * rule_count + rule] */
     enum abx__deny *deny;             /* the same */
     const struct abx_confine *hosts;
-    const char **folders; /* by rule */
+    const char **folders;   /* by rule */
     const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
 };
 
@@ -86,8 +87,8 @@ static int gather_callers(struct views *v)
         abx_policy_identity_at(v->policy, i, &v->callers[i].who);
     /* An open route is called by "anonymous" also where no stranger may call anything else. */
     if (n == 0 || v->callers[n - 1].who.index != ABX_POLICY_ANONYMOUS)
-        v->callers[n++].who = (struct abx_policy_identity){.id = ABX_STR("anonymous"),
-                                                           .index = ABX_POLICY_ANONYMOUS};
+        v->callers[n++].who =
+            (struct abx_policy_identity){.id = ABX_STR("anonymous"), .index = ABX_POLICY_ANONYMOUS};
     v->caller_count = n;
     return 0;
 }
@@ -122,8 +123,8 @@ static int make_home(struct views *v, struct caller *c, size_t index, struct abx
     return 0;
 }
 
-/* How many processes a caller may have: held by its cgroup, else by a limit, which counts those of the
- * user. For root the kernel does not look at that one. */
+/* How many processes a caller may have: held by its cgroup, else by a limit, which counts those of
+ * the user. For root the kernel does not look at that one. */
 static int limit_herd(const struct views *v, const struct caller *c, struct abx_error *err)
 {
     const struct abx_policy_confine *confine = abx_policy_confinement(v->policy);
@@ -140,11 +141,11 @@ static int limit_herd(const struct views *v, const struct caller *c, struct abx_
     return 0;
 }
 
-static int find_herds(struct views *v, struct abx_error *err)
+static int find_callers(struct views *v, struct abx_error *err)
 {
     for (size_t i = 0; i < v->caller_count; i++) {
         struct caller *c = &v->callers[i];
-        abx__herd_of(c->who.id, &c->scope, &c->group);
+        abx__caller_bounds(c->who.id, &c->scope, &c->group);
         if (limit_herd(v, c, err) < 0)
             return -1;
     }
@@ -239,8 +240,7 @@ bool abx__view_may_mount(void)
 {
     struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    return syscall(SYS_capget, &head, data) == 0 &&
-           (data[0].effective & 1U << CAP_SYS_ADMIN) != 0;
+    return syscall(SYS_capget, &head, data) == 0 && (data[0].effective & 1U << CAP_SYS_ADMIN) != 0;
 }
 
 /* With a cgroup the processes of a caller are counted there, not those of the whole user. */
@@ -267,8 +267,8 @@ static bool is_unbounded(const struct abx_policy_view *view)
     return view->is_privileged || !(view->layers & ABX_LAYER_FILES);
 }
 
-/* The namespace in which what is denied is hidden (S08); -1: there is none. Failing is no error where
- * the policy does not insist: /capabilities tells. */
+/* The namespace in which what is denied is hidden (S08); -1: there is none. Failing is no error
+ * where the policy does not insist: /capabilities tells. */
 static int find_mounts(const struct views *v, const struct abx_policy_view *view, int *ret,
                        struct abx_error *err)
 {
@@ -416,7 +416,7 @@ static int make_all(struct views *v, struct abx_error *err)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     v->home = copy_variable(v, "HOME");
     v->tmp = copy_variable(v, "TMPDIR");
-    if (find_herds(v, err) < 0)
+    if (find_callers(v, err) < 0)
         return -1;
     if (make_homes(v, err) < 0 || find_folders(v, err) < 0 ||
         (the_system.items == NULL && abx__system_roots_open(&the_system, err) < 0))

@@ -1,5 +1,6 @@
 /* guest/server/view.h: the confinement of what the server starts: one for each caller and endpoint,
- * compiled when a policy is loaded, kept with it. policy.md C2, security S06, S10, S14, S17, S30. */
+ * compiled when a policy is loaded, kept with it. policy.md C2, security S06, S10, S14, S17, S30.
+ */
 #pragma once
 #include "lib/base/err.h"
 #include "lib/policy/confine.h"
@@ -21,15 +22,15 @@ enum abx__deny abx__view_deny(const struct abx_policy *p, const struct abx_polic
 bool abx__view_may_mount(void);
 /** Of command hosts: they run for all callers, under the document (S30). */
 const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p);
-/** The first root of the endpoint's own rule, where a process starts that names no folder (C2); NULL:
- *  the server's. */
+/** The first root of the endpoint's own rule, where a process starts that names no folder (C2);
+ * NULL: the server's. */
 const char *abx__view_folder(const struct abx_policy *p, const struct abx_policy_rule *rule);
 /* Texts that abx__view_environment() points to; live as long as its array. */
 struct abx__view_env {
     char home[128], tmp[128];
 };
-/** @envp for a process of @who: a narrow identity has a HOME and a TMPDIR of its own in the place of
- *  the server's (S14). *ret_envp is heap, its strings are those of @envp and of @own; NULL: @envp
+/** @envp for a process of @who: a narrow identity has a HOME and a TMPDIR of its own in the place
+ * of the server's (S14). *ret_envp is heap, its strings are those of @envp and of @own; NULL: @envp
  *  is right as it is. -1 without memory. */
 int abx__view_environment(const struct abx_policy *p, const struct abx_policy_identity *who,
                           char *const *envp, struct abx__view_env *own, char ***ret_envp);
@@ -37,7 +38,8 @@ int abx__view_environment(const struct abx_policy *p, const struct abx_policy_id
 #define ABX__HOMES "/tmp" /* where the folders of narrow identities are */
 /** Makes or takes the folder @name of ABX__HOMES: ours and nobody else's. Loop thread. */
 int abx__home_open(const char *name, struct abx_error *err);
-/** At the end: removes those that this server made and no other one holds. Links are not followed. */
+/** At the end: removes those that this server made and no other one holds. Links are not followed.
+ */
 void abx__homes_remove(void);
 
 /* ---- the server itself: self.c ---- */
@@ -58,23 +60,25 @@ const struct abx_confine_root *abx__views_system(size_t *ret_count);
 struct abx__self_needs {
     const char *policy_file, *confine_file, *audit_file;
 };
-/** Holds the server, and so all that it starts from now on, to what the views of @p reach and its own
- *  needs (S26). Once, before other threads. Nothing to do where a view is unbounded, or on a kernel
- *  without Landlock: abx__self_level() tells. -1: "require" and it can not be held, or an error. */
+/** Holds the server, and so all that it starts from now on, to what the views of @p reach and its
+ * own needs (S26). Once, before other threads. Nothing to do where a view is unbounded, or on a
+ * kernel without Landlock: abx__self_level() tells. -1: "require" and it can not be held, or an
+ * error. */
 int abx__self_confine(const struct abx_policy *p, const struct abx__self_needs *needs,
                       struct abx_error *err);
 bool abx__self_is_on(void);
 /** "on", "off", "unsupported". */
 const char *abx__self_level(void);
-/** Whether a policy that is loaded later asks for nothing that the server gave away. -1 with what it
- *  is, and that the server has to be started anew. */
+/** Whether a policy that is loaded later asks for nothing that the server gave away. -1 with what
+ * it is, and that the server has to be started anew. */
 int abx__self_admits(const struct abx_policy *p, struct abx_error *err);
 
 /* ---- what callers have started: herd.c ---- */
 
 /** Each caller has a cgroup: its processes are counted, and found, apart from those of others. */
-bool abx__herds_are_counted(void);
-/** SIGKILL to all that callers have started whom @p does not know any more, however it hid (S21). */
-void abx__herds_kill_strangers(const struct abx_policy *p);
+bool abx__callers_are_counted(void);
+/** SIGKILL to all that callers have started whom @p does not know any more, however it hid (S21).
+ */
+void abx__callers_kill_strangers(const struct abx_policy *p);
 /** At the end: to all that was started. */
-void abx__herds_end(void);
+void abx__callers_end(void);

@@ -17,10 +17,10 @@ int abx__system_roots_open(struct abx__system_roots *s, struct abx_error *err);
 int abx__system_open(struct abx__system_roots *s, const char *path, bool no_link);
 void abx__system_roots_done(struct abx__system_roots *s);
 
-/** The mount namespace in which @hidden can not be opened; kept for all policies that hide the same.
- *  Borrowed, or -errno. */
+/** The mount namespace in which @hidden can not be opened; kept for all policies that hide the
+ * same. Borrowed, or -errno. */
 int abx__mounts_of(struct abx_str_list hidden);
 
 /** Of who has that name: a scope and a cgroup, the same for each policy; NULL: none to be had. */
-void abx__herd_of(struct abx_str name, struct abx_confine_scope **ret_scope,
-                  struct abx_confine_group **ret_group);
+void abx__caller_bounds(struct abx_str name, struct abx_confine_scope **ret_scope,
+                        struct abx_confine_group **ret_group);

@@ -57,15 +57,6 @@ static uint64_t hash_path(const char *path)
     return h;
 }
 
-static bool has_word(struct abx_str list, const char *word)
-{
-    struct abx_str part;
-    while (abx_str_split(&list, ',', &part))
-        if (abx_str_is(part, word))
-            return true;
-    return false;
-}
-
 /* One line of mountinfo: "... MOUNTPOINT OPTS ... - TYPE SOURCE SUPEROPTS". */
 static void read_mount(struct abx_str line, uint64_t hash, struct abx__cgroups *ret)
 {
@@ -81,7 +72,7 @@ static void read_mount(struct abx_str line, uint64_t hash, struct abx__cgroups *
         return;
     bool v1 = abx_str_is(type, "cgroup"), v2 = abx_str_is(type, "cgroup2");
     for (int i = 0; i < ABX__CG__COUNT; i++) {
-        bool match = i == ABX__CG_UNIFIED ? v2 : v1 && has_word(super, controllers[i]);
+        bool match = i == ABX__CG_UNIFIED ? v2 : v1 && abx_str_has_item(super, ',', controllers[i]);
         if (!match || ret->parents[i][0] != 0 || point.len > 128)
             continue;
         snprintf(ret->parents[i], sizeof(ret->parents[i]), "%.*s/abx-%016llx", ABX_STR_FMT(point),

@@ -196,6 +196,10 @@ TEST(strings_split_trim_and_check_utf8)
     assert_true(abx_str_split(&rest, ',', &part) && abx_str_is(part, ""));
     assert_true(abx_str_split(&rest, ',', &part) && abx_str_is(part, "b"));
     assert_false(abx_str_split(&rest, ',', &part));
+    assert_true(abx_str_has_item(ABX_STR("cpu,pids"), ',', "pids"));
+    assert_true(abx_str_has_item(ABX_STR("pids"), ',', "pids"));
+    assert_false(abx_str_has_item(ABX_STR("pids2,cpupids"), ',', "pids"));
+    assert_false(abx_str_has_item(ABX_STR(""), ',', "pids"));
     assert_true(abx_str_is(abx_str_trim(ABX_STR(" \tx y\t ")), "x y"));
     assert_true(abx_str_is_utf8(ABX_STR("\xe4\xb8\x96\xe7\x95\x8c \xf0\x9f\x98\x80")));
     static const char *const bad[] = {"\xff", "\xc0\xaf", "\xed\xa0\x80", "\xe4\xb8",

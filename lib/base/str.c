@@ -101,6 +101,15 @@ bool abx_str_split(struct abx_str *rest, char sep, struct abx_str *ret_part)
     return true;
 }
 
+bool abx_str_has_item(struct abx_str list, char sep, const char *item)
+{
+    struct abx_str part;
+    while (abx_str_split(&list, sep, &part))
+        if (abx_str_is(part, item))
+            return true;
+    return false;
+}
+
 int abx_str_to_c(struct abx_str s, char *out, size_t cap)
 {
     if (s.len >= cap || abx_str_chr(s, '\0') >= 0)

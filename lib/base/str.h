@@ -39,6 +39,8 @@ struct abx_str abx_str_trim(struct abx_str s);
 /** Takes the text up to @sep off the front of @rest into *ret_part. False when @rest is used up.
  *  "a,b," gives "a", "b", "". */
 bool abx_str_split(struct abx_str *rest, char sep, struct abx_str *ret_part);
+/** Whether one of the parts of @list between @sep is @item. */
+bool abx_str_has_item(struct abx_str list, char sep, const char *item);
 /** Copies into @out (size @cap) with a terminator; -1 when it does not fit or holds a NUL. */
 int abx_str_to_c(struct abx_str s, char *out, size_t cap);
 /** Heap copy with a terminator; NULL without memory. The caller frees. */

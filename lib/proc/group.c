@@ -1,5 +1,5 @@
-/* lib/proc/group.c: cgroups of what a caller starts (confine.h): a bound on how many processes it has,
- * and a way to end all of them, also those that left every session and parent. Security S22.
+/* lib/proc/group.c: cgroups of what a caller starts (confine.h): a bound on how many processes it
+ * has, and a way to end all of them, also those that left every session and parent. Security S22.
  *
  * Hierarchies: that of pids of cgroup v1, or v2 where the folder above hands the controller down. A
  * folder of this process' own, "abx-server.PID", stands in its cgroup; one for each caller beneath.
@@ -27,7 +27,13 @@
 
 #include "lib/base/banned.h"
 
-enum { TEXT_BYTES = 1 << 20, PIDS_BYTES = 1 << 20, ROUNDS_MAX = 100, ROUND_MS = 5, NUMBER_TEXT = 32 };
+enum {
+    TEXT_BYTES = 1 << 20,
+    PIDS_BYTES = 1 << 20,
+    ROUNDS_MAX = 100,
+    ROUND_MS = 5,
+    NUMBER_TEXT = 32
+};
 #define OWN_PREFIX "abx-server."
 
 struct abx_confine_group {
@@ -46,15 +52,6 @@ static struct {
 
 /* ---- where the hierarchy is ---- */
 
-static bool has_word(struct abx_str list, const char *word)
-{
-    struct abx_str part;
-    while (abx_str_split(&list, ',', &part))
-        if (abx_str_is(part, word))
-            return true;
-    return false;
-}
-
 /* The cgroup of this process in the hierarchy: "N:controllers:path". Of v2 the list is empty. */
 static bool find_cgroup(struct abx_str text, bool v2, struct abx_str *ret)
 {
@@ -63,14 +60,16 @@ static bool find_cgroup(struct abx_str text, bool v2, struct abx_str *ret)
         if (!abx_str_split(&line, ':', &number) || !abx_str_split(&line, ':', &controllers))
             continue;
         *ret = line;
-        if (v2 ? abx_str_is(number, "0") && controllers.len == 0 : has_word(controllers, "pids"))
+        if (v2 ? abx_str_is(number, "0") && controllers.len == 0
+               : abx_str_has_item(controllers, ',', "pids"))
             return true;
     }
     return false;
 }
 
 /* A line of mountinfo: its root, its folder, and whether it is the wanted hierarchy. */
-static bool read_mount(struct abx_str line, bool v2, struct abx_str *ret_root, struct abx_str *ret_at)
+static bool read_mount(struct abx_str line, bool v2, struct abx_str *ret_root,
+                       struct abx_str *ret_at)
 {
     enum { ROOT = 3, AT = 4 };
     struct abx_str word, type, source;
@@ -81,7 +80,8 @@ static bool read_mount(struct abx_str line, bool v2, struct abx_str *ret_root, s
             *ret_at = word;
     }
     return abx_str_split(&line, ' ', &type) && abx_str_split(&line, ' ', &source) &&
-           (v2 ? abx_str_is(type, "cgroup2") : abx_str_is(type, "cgroup") && has_word(line, "pids"));
+           (v2 ? abx_str_is(type, "cgroup2")
+               : abx_str_is(type, "cgroup") && abx_str_has_item(line, ',', "pids"));
 }
 
 static bool join_path(struct abx_str at, struct abx_str root, struct abx_str cgroup)

@@ -1,6 +1,6 @@
-/* lib/base/image.c: the segments of the program without write permission: relocated data is not among
- * them, so what they hold is what the file holds. */
-#include "lib/base/image.h"
+/* lib/base/pages.c: the segments of the program without write permission: relocated data is not
+ * among them, so what they hold is what the file holds. */
+#include "lib/base/pages.h"
 
 #include <link.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden"))); /* of the linker */
 
-void abx_image_let_go(void)
+void abx_pages_let_go(void)
 {
     uintptr_t start = (uintptr_t)&__ehdr_start, page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const ElfW(Phdr) *p = (const ElfW(Phdr) *)(start + __ehdr_start.e_phoff);
