@@ -1,4 +1,5 @@
-/* cli/client_home.h: ~/.abx, the folder of the published client. Nothing is written there unasked. */
+/* cli/client_home.h: ~/.abx, the folder of the published client. Nothing is written there unasked.
+ */
 #pragma once
 #include "lib/base/err.h"
 #include "lib/base/str.h"

@@ -17,15 +17,11 @@ static const struct {
     const char *name;
     enum source from;
 } exports[] = {
-    {"E2B_API_URL", URL},
-    {"E2B_SANDBOX_URL", URL},
+    {"E2B_API_URL", URL},           {"E2B_SANDBOX_URL", URL},
     {"E2B_VOLUME_API_URL", URL}, /* unset, a volume's token goes to a cloud */
-    {"E2B_API_KEY", KEY},
-    {"E2B_DOMAIN", DOMAIN},
-    {"ABX_SANDBOX_BASE_URL", URL},
-    {"ABX_SANDBOX_API_KEY", KEY},
-    {"ABX_SANDBOX_DOMAIN", DOMAIN},
-    {"ABX_HTTP_TIMEOUT", TIMEOUT},
+    {"E2B_API_KEY", KEY},           {"E2B_DOMAIN", DOMAIN},
+    {"ABX_SANDBOX_BASE_URL", URL},  {"ABX_SANDBOX_API_KEY", KEY},
+    {"ABX_SANDBOX_DOMAIN", DOMAIN}, {"ABX_HTTP_TIMEOUT", TIMEOUT},
 };
 
 static const struct {

@@ -133,8 +133,7 @@ static int replace(struct cli_project *p, struct changes *c, struct abx_error *e
     const char *name = slash ? p->dockerfile_name + (slash - folder) + 1 : p->dockerfile_name;
     if (slash)
         slash[1] = '\0';
-    ABX_AUTO_FD dir =
-        openat(p->dir_fd, slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ABX_AUTO_FD dir = openat(p->dir_fd, slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0 || fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return abx_err_sys(err, -errno, "%s", p->dockerfile.name);
     if (!S_ISREG(st.st_mode))

@@ -204,11 +204,11 @@ TEST(lines_of_github_can_not_be_broken_out_of)
                                 .text = ABX_STR("one\n\xc3\xa9 \xe6\xbc\xa2xyz\nthree\n")};
     add_hostile(&f, &source);
     ABX_AUTO_FREE char *text = printed(&f, cli_findings_print_github);
-    assert_string_equal(
-        text, "::error file=a%2Cb%3Ac%25%0A.txt,line=2,col=4,endColumn=7,title=B002::"
-              "50%25 \"x\"%0D%0A::set-output name=a::b%0Anext: no%0A::error ::x\n"
-              "::warning file=a%2Cb%3Ac%25%0A.txt,title=L1::second\n"
-              "::notice file=a%2Cb%3Ac%25%0A.txt,title=L1::third\n");
+    assert_string_equal(text,
+                        "::error file=a%2Cb%3Ac%25%0A.txt,line=2,col=4,endColumn=7,title=B002::"
+                        "50%25 \"x\"%0D%0A::set-output name=a::b%0Anext: no%0A::error ::x\n"
+                        "::warning file=a%2Cb%3Ac%25%0A.txt,title=L1::second\n"
+                        "::notice file=a%2Cb%3Ac%25%0A.txt,title=L1::third\n");
     cli_findings_done(&f);
 }
 
@@ -251,9 +251,9 @@ TEST(sarif_has_rules_places_and_mends)
                                  "deletedRegion", "startLine", &second),
                      0);
     assert_true(line == 2 && second == 3);
-    assert_int_equal(json_unpack(json_array_get(results, 2), "{s:i, s:s}", "ruleIndex", &index,
-                                 "level", &level),
-                     0);
+    assert_int_equal(
+        json_unpack(json_array_get(results, 2), "{s:i, s:s}", "ruleIndex", &index, "level", &level),
+        0);
     assert_string_equal(level, "note");
     assert_int_equal(index, 1);
     assert_null(json_object_get(json_array_get(results, 1), "fixes"));

@@ -66,8 +66,7 @@ struct cli_edit cli__edit_before(const struct cli_project *p, unsigned line, con
 {
     static const char sign[] = "# abx:ignore=";
     bool is_below_sign =
-        line > 1 &&
-        abx_str_starts(abx_str_trim(cli_source_line(&p->dockerfile, line - 1)), sign);
+        line > 1 && abx_str_starts(abx_str_trim(cli_source_line(&p->dockerfile, line - 1)), sign);
     return (struct cli_edit){.line = line - is_below_sign, .column = 1, .text = text};
 }
 
@@ -114,9 +113,9 @@ static struct cli_edit edit_tag(struct cli_project *p)
     return (struct cli_edit){.line = at->line,
                              .column = at->column,
                              .width = (unsigned)image.len,
-                             .text = abx_arena_printf(&p->arena, "%.*s:v0.0.%d",
-                                                      (int)(image.len - tag), image.ptr,
-                                                      PINNED_TAG)};
+                             .text =
+                                 abx_arena_printf(&p->arena, "%.*s:v0.0.%d", (int)(image.len - tag),
+                                                  image.ptr, PINNED_TAG)};
 }
 
 static void check_base(struct cli_project *p)

@@ -102,7 +102,10 @@ static void print_value(const char *prefix, const char *key, json_t *value)
     const char *sub;
     json_t *item;
     if (json_is_object(value)) {
-        json_object_foreach(value, sub, item) print_value(name, sub, item);
+        json_object_foreach(value, sub, item)
+        {
+            print_value(name, sub, item);
+        }
         return;
     }
     ABX_AUTO_BUF b;
@@ -128,7 +131,10 @@ int cli_print_json(const struct cli *cli, const char *json)
     }
     if (abx_json_parse(abx_str(json), &limits, &doc, &base) < 0)
         return cli_fail_base(&base);
-    json_object_foreach(doc, key, value) print_value("", key, value);
+    json_object_foreach(doc, key, value)
+    {
+        print_value("", key, value);
+    }
     abx_json_free(doc);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* client/config.c: the client configuration, a file of "key: value" lines written by the engine. */
-#include "client/client_priv.h"
 #include "client/config.h"
+#include "client/client_priv.h"
 #include "lib/base/fd.h"
 #include "lib/contract/contract.h"
 

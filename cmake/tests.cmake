@@ -9,6 +9,7 @@ function(abx_add_suite name timeout labels)
 endfunction()
 
 abx_add_suite(source_tree 120 once ${CMAKE_SOURCE_DIR}/tools/check-layers)
+abx_add_suite(source_format 300 once ${CMAKE_SOURCE_DIR}/tests/tools/format)
 abx_add_suite(source_tools 120 once ${CMAKE_SOURCE_DIR}/tests/tools/run)
 abx_add_suite(source_rows 60 once ${CMAKE_SOURCE_DIR}/tests/tools/rows)
 abx_add_suite(wire_transcripts 300 once ${CMAKE_SOURCE_DIR}/tests/wire/run)

@@ -17,7 +17,8 @@
 #include "lib/base/banned.h"
 
 enum { HASH_BYTES = ABX_DRAFT_HEX / 2, COPY_BYTES = 1 << 20 };
-_Static_assert(sizeof(ABX_DRAFT_PREFIX) + 2 * HASH_BYTES <= ABX_DRAFT_NAME, "the name of a part fits");
+_Static_assert(sizeof(ABX_DRAFT_PREFIX) + 2 * HASH_BYTES <= ABX_DRAFT_NAME,
+               "the name of a part fits");
 
 static int look_at_old(struct abx_draft *d)
 {

@@ -1,5 +1,5 @@
-/* guest/caps/draft_expire.c: parts that nobody goes on with. Only what is a part by name, kind, owner
- * and age goes, and only while nobody writes it. */
+/* guest/caps/draft_expire.c: parts that nobody goes on with. Only what is a part by name, kind,
+ * owner and age goes, and only while nobody writes it. */
 #include "guest/caps/draft.h"
 #include "guest/caps/tree_priv.h"
 
@@ -56,8 +56,7 @@ static bool take(void *ctx, const struct abx_tree_entry *e)
 int abx_draft_expire(struct abx_str root, const struct abx_draft_expiry *spec, size_t *ret_removed)
 {
     struct expiry x = {.spec = spec};
-    const struct abx_tree_walk walk = {
-        .path = root, .depth = spec->depth, .take = take, .ctx = &x};
+    const struct abx_tree_walk walk = {.path = root, .depth = spec->depth, .take = take, .ctx = &x};
     int rc = abx_tree_walk(&walk);
     *ret_removed = x.removed;
     if (rc < 0)

@@ -33,7 +33,8 @@ int abx_grep_new(const struct abx_grep_spec *spec, struct abx_arena *a, struct a
     if (g == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     if (abx_str_chr(spec->pattern, '\n') >= 0)
-        return abx_err_set(err, ABX_INVALID_ARGUMENT, "a pattern is about one line: it has no newline");
+        return abx_err_set(err, ABX_INVALID_ARGUMENT,
+                           "a pattern is about one line: it has no newline");
     g->spec = *spec;
     *ret = g;
     if (!spec->is_regex && !spec->ignores_case)

@@ -42,7 +42,7 @@ static int begin_member(struct abx_gunzip *g)
 }
 
 int abx_gunzip_step(struct abx_gunzip *g, struct abx_str *in, char *out, size_t cap,
-                     struct abx_error *err)
+                    struct abx_error *err)
 {
     ABX_ASSERT(cap <= INT32_MAX && in->len <= INT32_MAX);
     g->z.next_in = (unsigned char *)(uintptr_t)in->ptr;

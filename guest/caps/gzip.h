@@ -1,5 +1,5 @@
-/* guest/caps/gzip.h: gzip (RFC 1952) of file bodies: unpacking in slices by whoever calls, packing on
- * the pool. */
+/* guest/caps/gzip.h: gzip (RFC 1952) of file bodies: unpacking in slices by whoever calls, packing
+ * on the pool. */
 #pragma once
 #include "lib/base/buf.h"
 #include "lib/loop/loop.h"

@@ -54,8 +54,8 @@ static size_t put_many(struct abx_buf *out, struct abx_str glob, size_t at)
 {
     if (at + 1 >= glob.len || glob.ptr[at + 1] != '*')
         return 0;
-    bool is_whole = (at == 0 || glob.ptr[at - 1] == '/') &&
-                    (at + 2 == glob.len || glob.ptr[at + 2] == '/');
+    bool is_whole =
+        (at == 0 || glob.ptr[at - 1] == '/') && (at + 2 == glob.len || glob.ptr[at + 2] == '/');
     if (!is_whole)
         return 0;
     if (at + 2 == glob.len) {

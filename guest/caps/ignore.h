@@ -1,5 +1,5 @@
-/* guest/caps/ignore.h: patterns of a .gitignore, and globs over paths. Pure. A pattern becomes a regular
- * expression of linear time. */
+/* guest/caps/ignore.h: patterns of a .gitignore, and globs over paths. Pure. A pattern becomes a
+ * regular expression of linear time. */
 #pragma once
 #include "guest/caps/regex.h"
 
@@ -12,15 +12,15 @@ struct abx_ignore {
 };
 enum abx_ignore_verdict { ABX_IGNORE_NOTHING, ABX_IGNORE_OUT, ABX_IGNORE_IN };
 
-/** The rules of a file's text, in @a. A line that can not be read is passed over, as git does. -1: too
- * many, or no memory. */
+/** The rules of a file's text, in @a. A line that can not be read is passed over, as git does. -1:
+ * too many, or no memory. */
 int abx_ignore_parse(struct abx_str text, struct abx_arena *a, struct abx_ignore *ret);
 /** What the last rule that fits says of @path, relative to the folder of the file. */
 enum abx_ignore_verdict abx_ignore_ask(const struct abx_ignore *g, struct abx_str path,
                                        bool is_folder);
 
-/** A glob over a path beneath a folder: "*" within a component, "**" over several; without a slash it
- * is about the name alone. */
+/** A glob over a path beneath a folder: "*" within a component, "**" over several; without a slash
+ * it is about the name alone. */
 struct abx_path_glob;
 int abx_path_glob_compile(struct abx_str glob, struct abx_arena *a, struct abx_path_glob **ret,
                           struct abx_error *err);

@@ -66,7 +66,7 @@ TEST(globs_are_about_names_or_paths)
         const char *glob, *path;
         bool matches;
     } globs[] = {
-        {"*.c", "a/b.c", true},     {"*.c", "a/b.h", false},  {"src/*.c", "src/a.c", true},
+        {"*.c", "a/b.c", true},          {"*.c", "a/b.h", false},     {"src/*.c", "src/a.c", true},
         {"src/*.c", "x/src/a.c", false}, {"src/**", "src/a/b", true}, {"/a.c", "a.c", true},
         {"/a.c", "d/a.c", false},
     };

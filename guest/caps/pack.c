@@ -1,5 +1,5 @@
-/* guest/caps/pack.c: the walk that feeds an archive. A folder's names are read at once and sorted: no
- * descriptor is kept per level, and the same tree makes the same archive. */
+/* guest/caps/pack.c: the walk that feeds an archive. A folder's names are read at once and sorted:
+ * no descriptor is kept per level, and the same tree makes the same archive. */
 #include "guest/caps/pack_priv.h"
 
 #include "lib/base/assert.h"
@@ -35,7 +35,7 @@ struct abx_pack {
     struct abx_buf path, name; /* of the entry in hand */
     struct level *top;
     size_t depth, next_root;
-    int fd;        /* of the file in hand, or -1 */
+    int fd;              /* of the file in hand, or -1 */
     uint64_t left, size; /* of it */
     struct abx__zip zip;
     struct abx_deflate gzip;
@@ -110,8 +110,9 @@ static int put_link(struct abx_pack *p, const struct stat *st)
     int n = abx_tree_read_link(abx_buf_str(&p->path), target, sizeof(target));
     if (n == -ENOENT || n == -EINVAL)
         return 0; /* gone, or no link any more */
-    struct abx__member m = {
-        .name = abx_buf_str(&p->name), .link = abx_str_n(target, (size_t)(n < 0 ? 0 : n)), .st = *st};
+    struct abx__member m = {.name = abx_buf_str(&p->name),
+                            .link = abx_str_n(target, (size_t)(n < 0 ? 0 : n)),
+                            .st = *st};
     m.st.st_size = 0;
     return n < 0 ? n : put_whole(p, &m);
 }

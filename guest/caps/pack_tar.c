@@ -1,4 +1,5 @@
-/* guest/caps/pack_tar.c: headers of POSIX tar: ustar, with a pax record for what does not fit in. */
+/* guest/caps/pack_tar.c: headers of POSIX tar: ustar, with a pax record for what does not fit in.
+ */
 #include "guest/caps/pack_priv.h"
 
 #include <stdio.h>
@@ -9,8 +10,17 @@ enum { BLOCK = 512, NAME = 100, OCTAL_8 = 07777777 };
 static const uint64_t octal_12 = 077777777777;
 
 /* Where the fields of a header stand. */
-enum { AT_MODE = 100, AT_UID = 108, AT_GID = 116, AT_SIZE = 124, AT_TIME = 136, AT_SUM = 148,
-       AT_TYPE = 156, AT_LINK = 157, AT_MAGIC = 257 };
+enum {
+    AT_MODE = 100,
+    AT_UID = 108,
+    AT_GID = 116,
+    AT_SIZE = 124,
+    AT_TIME = 136,
+    AT_SUM = 148,
+    AT_TYPE = 156,
+    AT_LINK = 157,
+    AT_MAGIC = 257
+};
 
 static void put_octal(char *field, int width, uint64_t value)
 {

@@ -179,7 +179,11 @@ void abx_process_write_cancel(struct abx_process *p, const void *arg)
     struct input_write *w;
     if (p->io == NULL)
         return;
-    abx_list_foreach(w, &p->io->writes, struct input_write, node) if (w->arg == arg) w->fn = NULL;
+    abx_list_foreach(w, &p->io->writes, struct input_write, node)
+    {
+        if (w->arg == arg)
+            w->fn = NULL;
+    }
 }
 
 int abx_process_close_stdin(struct abx_process *p, struct abx_error *err)

@@ -93,7 +93,10 @@ static void kick(struct abx_process_sub *s)
 void abx__process_kick_subs(struct abx_process *p)
 {
     struct abx_process_sub *s;
-    abx_list_foreach(s, &p->subs, struct abx_process_sub, node) kick(s);
+    abx_list_foreach(s, &p->subs, struct abx_process_sub, node)
+    {
+        kick(s);
+    }
 }
 
 bool abx__process_lags(const struct abx_process *p, uint64_t bytes)
@@ -111,7 +114,10 @@ bool abx__process_lags(const struct abx_process *p, uint64_t bytes)
 void abx__process_limit_subs(struct abx_process *p)
 {
     struct abx_process_sub *s;
-    abx_list_foreach(s, &p->subs, struct abx_process_sub, node) s->limit = p->end_offset;
+    abx_list_foreach(s, &p->subs, struct abx_process_sub, node)
+    {
+        s->limit = p->end_offset;
+    }
 }
 
 int abx_process_subscribe(struct abx_process *p, uint64_t from,

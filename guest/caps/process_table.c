@@ -169,7 +169,10 @@ static void bound_journals(struct abx_procs *t)
 {
     uint64_t total = 0;
     struct abx_process *p;
-    abx_list_foreach(p, &t->ended, struct abx_process, node) total += abx_journal_held(&p->journal);
+    abx_list_foreach(p, &t->ended, struct abx_process, node)
+    {
+        total += abx_journal_held(&p->journal);
+    }
     abx_list_foreach(p, &t->ended, struct abx_process, node)
     {
         if (total <= ABX__ENDED_BYTES)
@@ -199,8 +202,16 @@ void abx__procs_on_ended(struct abx_procs *t, struct abx_process *p)
 struct abx_process *abx_procs_by_pid(struct abx_procs *t, uint32_t pid)
 {
     struct abx_process *p, *found = NULL;
-    abx_list_foreach(p, &t->live, struct abx_process, node) if (p->pid == pid) return p;
-    abx_list_foreach(p, &t->ended, struct abx_process, node) if (p->pid == pid) found = p;
+    abx_list_foreach(p, &t->live, struct abx_process, node)
+    {
+        if (p->pid == pid)
+            return p;
+    }
+    abx_list_foreach(p, &t->ended, struct abx_process, node)
+    {
+        if (p->pid == pid)
+            found = p;
+    }
     return found;
 }
 
@@ -212,8 +223,16 @@ static bool has_tag(const struct abx_process *p, struct abx_str tag)
 struct abx_process *abx_procs_by_tag(struct abx_procs *t, struct abx_str tag)
 {
     struct abx_process *p, *found = NULL;
-    abx_list_foreach(p, &t->live, struct abx_process, node) if (has_tag(p, tag)) return p;
-    abx_list_foreach(p, &t->ended, struct abx_process, node) if (has_tag(p, tag)) found = p;
+    abx_list_foreach(p, &t->live, struct abx_process, node)
+    {
+        if (has_tag(p, tag))
+            return p;
+    }
+    abx_list_foreach(p, &t->ended, struct abx_process, node)
+    {
+        if (has_tag(p, tag))
+            found = p;
+    }
     return found;
 }
 

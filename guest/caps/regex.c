@@ -65,8 +65,8 @@ static bool holds(enum abx__regex_assert what, struct abx_str text, size_t at)
     return false;
 }
 
-/* Adds @state and what can be reached from it without a byte. The earliest beginning comes first, so
- * a state that is there already has the better one. The count of steps looked at. */
+/* Adds @state and what can be reached from it without a byte. The earliest beginning comes first,
+ * so a state that is there already has the better one. The count of steps looked at. */
 static uint64_t add(struct abx_regex_run *run, struct list *l, uint32_t state, size_t from,
                     struct abx_str text, size_t at)
 {
@@ -99,7 +99,8 @@ static uint64_t add(struct abx_regex_run *run, struct list *l, uint32_t state, s
 /* The next place where a match may begin. */
 static size_t skip(const struct abx_regex *re, struct abx_str text, size_t at)
 {
-    while (re->has_first && at < text.len && !abx__regex_has(&re->first, (unsigned char)text.ptr[at]))
+    while (re->has_first && at < text.len &&
+           !abx__regex_has(&re->first, (unsigned char)text.ptr[at]))
         at++;
     return at;
 }

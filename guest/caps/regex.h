@@ -1,9 +1,9 @@
-/* guest/caps/regex.h: regular expressions that take linear time, whatever the pattern: a set of states
- * is carried along the text, nothing is tried twice. Pure.
+/* guest/caps/regex.h: regular expressions that take linear time, whatever the pattern: a set of
+ * states is carried along the text, nothing is tried twice. Pure.
  *
- * Syntax: literals, ".", [a-z] [^a-z], \d \w \s \D \W \S \b \B, \t \n \r and any escaped punctuation, ^ $
- * (of the text given), groups ( ) and (?: ), |, * + ? {m} {m,} {m,n}. "." and negated classes take a
- * whole UTF-8 character. No back references, no look-around. */
+ * Syntax: literals, ".", [a-z] [^a-z], \d \w \s \D \W \S \b \B, \t \n \r and any escaped
+ * punctuation, ^ $ (of the text given), groups ( ) and (?: ), |, * + ? {m} {m,} {m,n}. "." and
+ * negated classes take a whole UTF-8 character. No back references, no look-around. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/base/err.h"
@@ -30,6 +30,7 @@ struct abx_regex_patience {
     bool (*goes_on)(void *ctx);
     void *ctx;
 };
-/** The first match in @text, the longest from there. 1, 0: none, -1: @patience (may be NULL) ended. */
+/** The first match in @text, the longest from there. 1, 0: none, -1: @patience (may be NULL) ended.
+ */
 int abx_regex_search(struct abx_regex_run *run, struct abx_str text,
                      const struct abx_regex_patience *patience, struct abx_regex_match *ret);

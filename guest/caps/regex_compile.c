@@ -1,5 +1,5 @@
-/* guest/caps/regex_compile.c: a pattern as a tree, the tree as a program. Both are bounded: a nested
- * repetition can not become a program that is too large. */
+/* guest/caps/regex_compile.c: a pattern as a tree, the tree as a program. Both are bounded: a
+ * nested repetition can not become a program that is too large. */
 #include "guest/caps/regex_priv.h"
 
 #include "lib/base/assert.h"

@@ -1,5 +1,5 @@
-/* guest/caps/regex_fuzz.c: a pattern and a text: a match lies in the text, a second search says the same,
- * and nothing takes more than linear time. */
+/* guest/caps/regex_fuzz.c: a pattern and a text: a match lies in the text, a second search says the
+ * same, and nothing takes more than linear time. */
 #include "guest/caps/regex.h"
 #include "lib/base/assert.h"
 

@@ -91,9 +91,9 @@ TEST(the_first_match_is_found_and_the_longest_there)
 TEST(what_is_no_pattern_is_refused)
 {
     static const char *const bad[] = {
-        "(",       ")",       "[",      "[a",       "*a",     "a|*",      "\\",      "\\1",
-        "(?=a)",   "(?P<n>a)", "a{2,1}", "a{",       "a{1001}", "[b-a]",    "\\q",     "[\xc5\xbc]",
-        "a{x}",    "((((a",   "[\\q]",
+        "(",   ")",          "[",        "[a",     "*a",    "a|*",     "\\",
+        "\\1", "(?=a)",      "(?P<n>a)", "a{2,1}", "a{",    "a{1001}", "[b-a]",
+        "\\q", "[\xc5\xbc]", "a{x}",     "((((a",  "[\\q]",
     };
     for (size_t i = 0; i < ABX_COUNTOF(bad); i++) {
         struct abx_arena a;
@@ -141,7 +141,10 @@ TEST(no_pattern_takes_long)
 TEST(a_pattern_that_becomes_too_large_is_refused)
 {
     static const char *const large[] = {
-        "(a{1000}){1000}", "((a{100}){100}){100}", "(((((a{9}){9}){9}){9}){9}){9}", "(.{1000}){2}",
+        "(a{1000}){1000}",
+        "((a{100}){100}){100}",
+        "(((((a{9}){9}){9}){9}){9}){9}",
+        "(.{1000}){2}",
     };
     for (size_t i = 0; i < ABX_COUNTOF(large); i++) {
         struct abx_arena a;

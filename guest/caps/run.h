@@ -14,12 +14,12 @@ struct abx_run_spec {
     const char *path; /* absolute; or with a slash: from cwd; else searched in search_path */
     const char *search_path;
     char *const *argv, *const *envp;
-    const char *cwd;     /* NULL: inherited */
-    uint64_t timeout_ms; /* to SIGKILL of the group; 0: none */
-    uint32_t umask;      /* 0: 022 */
+    const char *cwd;                   /* NULL: inherited */
+    uint64_t timeout_ms;               /* to SIGKILL of the group; 0: none */
+    uint32_t umask;                    /* 0: 022 */
     const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
-    int exec_fd;         /* a file that the child finds at number 3; 0 or -1: none */
-    int stdin_fd;        /* its input, the caller's own; 0: /dev/null */
+    int exec_fd;                       /* a file that the child finds at number 3; 0 or -1: none */
+    int stdin_fd;                      /* its input, the caller's own; 0: /dev/null */
 };
 struct abx_run_end {
     int exit_code; /* -N: killed by signal N */

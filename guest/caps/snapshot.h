@@ -1,5 +1,5 @@
-/* guest/caps/snapshot.h: what a folder holds at a moment, and what became different since another one.
- * Blocks: pool threads, one at a time. */
+/* guest/caps/snapshot.h: what a folder holds at a moment, and what became different since another
+ * one. Blocks: pool threads, one at a time. */
 #pragma once
 #include "guest/caps/tree.h"
 #include "lib/base/arena.h"
@@ -18,9 +18,9 @@ struct abx_snapshot {
     size_t count, cap;
     bool is_cut; /* there are more entries than it may hold */
 };
-/** Takes one of what @walk shows (its `take` and `ctx` are not used, `shows` gets @ctx); a folder that
- * is not there is empty. @max: at most so many entries. 0 or -ENOMEM; abx_snapshot_done() in any
- * case. */
+/** Takes one of what @walk shows (its `take` and `ctx` are not used, `shows` gets @ctx); a folder
+ * that is not there is empty. @max: at most so many entries. 0 or -ENOMEM; abx_snapshot_done() in
+ * any case. */
 int abx_snapshot_take(struct abx_snapshot *s, const struct abx_tree_walk *walk, void *ctx,
                       size_t max);
 void abx_snapshot_done(struct abx_snapshot *s);

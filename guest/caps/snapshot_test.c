@@ -41,7 +41,7 @@ static void look(struct abx_snapshot *s, uint32_t depth, size_t max)
 static void note(void *ctx, enum abx_snapshot_kind kind, const struct abx_snapshot_entry *e)
 {
     struct abx_str name = abx_str_sub(e->path, strlen(root) + 1, e->path.len);
-    abx_buf_putf(ctx, "%c%.*s%s ", "+~-"[kind], ABX_STR_FMT(name), e->is_folder ? "/" : "");
+    abx_buf_putf(ctx, "%c%.*s%s ", "+~-"[kind], ABX_STR_FMT(name), e -> is_folder ? "/" : "");
 }
 
 static void expect(const struct abx_snapshot *old, const struct abx_snapshot *fresh,

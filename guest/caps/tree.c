@@ -33,8 +33,8 @@ static const int64_t kernel_magics[] = {
 };
 
 /* File systems whose inodes, once in memory, are read without waiting for anybody. */
-static const int64_t local_magics[] = {EXT4_SUPER_MAGIC,  XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
-                                       TMPFS_MAGIC,       F2FS_SUPER_MAGIC, SQUASHFS_MAGIC,
+static const int64_t local_magics[] = {EXT4_SUPER_MAGIC,     XFS_SUPER_MAGIC,  BTRFS_SUPER_MAGIC,
+                                       TMPFS_MAGIC,          F2FS_SUPER_MAGIC, SQUASHFS_MAGIC,
                                        OVERLAYFS_SUPER_MAGIC};
 
 static bool is_on(int fd, const int64_t *magics, size_t count)
@@ -112,13 +112,12 @@ int abx_tree_stat_cached(struct abx_str path, struct stat *ret)
 {
     char name[PATH_MAX];
     struct open_how how = {.flags = O_PATH | O_CLOEXEC,
-                           .resolve =
-                               RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
+                           .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_CACHED};
     if (abx_str_to_c(path, name, sizeof(name)) < 0)
         return -EAGAIN;
     ABX_AUTO_FD fd = (int)syscall(SYS_openat2, AT_FDCWD, name, &how, sizeof(how));
-    bool is_known = fd >= 0 && is_on(fd, local_magics, ABX_COUNTOF(local_magics)) &&
-                    fstat(fd, ret) == 0;
+    bool is_known =
+        fd >= 0 && is_on(fd, local_magics, ABX_COUNTOF(local_magics)) && fstat(fd, ret) == 0;
     return is_known ? 0 : -EAGAIN;
 }
 
@@ -289,8 +288,9 @@ static int write_content(int fd, const struct abx_tree_put *put)
     while ((uint64_t)at < put->size) {
         ssize_t n = copy_file_range(put->from_fd, &at, fd, NULL, put->size - (uint64_t)at, 0);
         if (n <= 0)
-            return n < 0 && errno == ENOSPC ? -ENOSPC
-                                            : copy_by_hand(put->from_fd, (uint64_t)at, put->size, fd);
+            return n < 0 && errno == ENOSPC
+                       ? -ENOSPC
+                       : copy_by_hand(put->from_fd, (uint64_t)at, put->size, fd);
     }
     return 0;
 }

@@ -1,9 +1,9 @@
 /* guest/caps/tree.h: files by resolved paths: an open that meets a link on the way fails, so what
  * is opened is what was judged (security S17). Protocol-free.
  *
- * All of these but abx_tree_stat_cached() block: they run on the loop's pool. System leaf: >= 0 or -errno. Paths are absolute
- * and normalised. -EXDEV: the object lies on a file system of the kernel's own (proc, sysfs,
- * cgroup...), which is never served. */
+ * All of these but abx_tree_stat_cached() block: they run on the loop's pool. System leaf: >= 0 or
+ * -errno. Paths are absolute and normalised. -EXDEV: the object lies on a file system of the
+ * kernel's own (proc, sysfs, cgroup...), which is never served. */
 #pragma once
 #include "lib/base/buf.h"
 
@@ -20,8 +20,8 @@ int abx_tree_resolve(struct abx_str path, bool keep_last, struct abx_buf *out);
 int abx_tree_open(struct abx_str path, int flags, mode_t mode);
 /** Of the object itself, also of a link when it is the last component. */
 int abx_tree_stat(struct abx_str path, struct stat *ret);
-/** As abx_tree_stat(), on any thread: it never blocks. Only what the kernel has in memory, on a local
- * file system, at a path without any link; everything else is -EAGAIN. */
+/** As abx_tree_stat(), on any thread: it never blocks. Only what the kernel has in memory, on a
+ * local file system, at a path without any link; everything else is -EAGAIN. */
 int abx_tree_stat_cached(struct abx_str path, struct stat *ret);
 /** What the link @path says, without a terminator: the length. -EINVAL: it is no link. */
 int abx_tree_read_link(struct abx_str path, char *out, size_t cap);
@@ -61,8 +61,8 @@ struct abx_tree_put {
     uint64_t size;
     bool must_be_new; /* else -EEXIST */
 };
-/** A new file without a name, in @dir if that can be, else in /tmp: what is not yet known where it goes.
- * It is gone once it is closed. */
+/** A new file without a name, in @dir if that can be, else in /tmp: what is not yet known where it
+ * goes. It is gone once it is closed. */
 int abx_tree_spool(struct abx_str dir);
 /** Writes a whole file: a new one beside it, then a rename; in place where the file has several
  * names. An existing file keeps its mode (less set-id bits) and owner; a new one gets 0666 less the

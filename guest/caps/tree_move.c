@@ -1,5 +1,6 @@
-/* guest/caps/tree_move.c: another name for a file or a tree. Where one file system ends (in a sandbox
- * a folder of the image's layers is such a place), a copy takes the place of the rename. Pool. */
+/* guest/caps/tree_move.c: another name for a file or a tree. Where one file system ends (in a
+ * sandbox a folder of the image's layers is such a place), a copy takes the place of the rename.
+ * Pool. */
 #include "guest/caps/tree_priv.h"
 
 #include "lib/base/assert.h"
@@ -73,8 +74,7 @@ static int copy_file(int from_fd, const char *from, int to_fd, const char *to)
     struct stat st;
     ABX_AUTO_FD in = abx__tree_open_at(from_fd, from, O_RDONLY | O_NOFOLLOW, 0);
     ABX_AUTO_FD out =
-        in < 0 ? in
-               : abx__tree_open_at(to_fd, to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+        in < 0 ? in : abx__tree_open_at(to_fd, to, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (out < 0)
         return out;
     if (fstat(in, &st) < 0)
@@ -85,7 +85,8 @@ static int copy_file(int from_fd, const char *from, int to_fd, const char *to)
     return rc < 0 ? rc : copy_metadata(in, out, &st);
 }
 
-static int copy_link(int from_fd, const char *from, int to_fd, const char *to, const struct stat *st)
+static int copy_link(int from_fd, const char *from, int to_fd, const char *to,
+                     const struct stat *st)
 {
     char target[PATH_MAX];
     const struct timespec times[] = {st->st_atim, st->st_mtim};

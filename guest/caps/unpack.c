@@ -19,7 +19,7 @@
 enum {
     DEPTH_MAX = 128,
     PIECE = 128 * 1024,
-    RATIO = 200,                /* of unpacked to packed bytes, */
+    RATIO = 200,                  /* of unpacked to packed bytes, */
     RATIO_FREE = 8 * 1024 * 1024, /* once there are so many */
     FOLDERS_MAX = 100000,
 };
@@ -58,7 +58,8 @@ static int fail(struct abx_error *err, int rc, struct abx_str path)
 {
     int shown = (int)(path.len < 120 ? path.len : 120);
     if (rc == -ELOOP)
-        return abx_err_set(err, ABX_INVALID_ARGUMENT, "'%.*s' leads through a link", shown, path.ptr);
+        return abx_err_set(err, ABX_INVALID_ARGUMENT, "'%.*s' leads through a link", shown,
+                           path.ptr);
     if (rc == -EISDIR || rc == -ENOTDIR || rc == -EINVAL)
         return abx_err_set(err, ABX_INVALID_ARGUMENT, "'%.*s' is there already, as something else",
                            shown, path.ptr);
@@ -304,7 +305,8 @@ static int check_ratio(const struct abx_unpack *u, uint64_t unpacked, struct abx
 {
     if (unpacked <= RATIO_FREE || unpacked / RATIO <= u->packed)
         return 0;
-    return abx_err_set(err, ABX_INVALID_ARGUMENT, "it unpacks to more than %d times its size", RATIO);
+    return abx_err_set(err, ABX_INVALID_ARGUMENT, "it unpacks to more than %d times its size",
+                       RATIO);
 }
 
 int abx_unpack_feed(struct abx_unpack *u, struct abx_str in, struct abx_error *err)

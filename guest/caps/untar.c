@@ -1,5 +1,5 @@
-/* guest/caps/untar.c: blocks of 512 bytes; records for the next header come as content of headers of
- * their own. */
+/* guest/caps/untar.c: blocks of 512 bytes; records for the next header come as content of headers
+ * of their own. */
 #include "guest/caps/untar.h"
 
 #include "lib/base/assert.h"
@@ -7,8 +7,19 @@
 
 #include "lib/base/banned.h"
 
-enum { BLOCK = 512, NAME = 100, PREFIX = 155, AT_MODE = 100, AT_SIZE = 124, AT_TIME = 136,
-       AT_SUM = 148, AT_TYPE = 156, AT_LINK = 157, AT_MAGIC = 257, AT_PREFIX = 345 };
+enum {
+    BLOCK = 512,
+    NAME = 100,
+    PREFIX = 155,
+    AT_MODE = 100,
+    AT_SIZE = 124,
+    AT_TIME = 136,
+    AT_SUM = 148,
+    AT_TYPE = 156,
+    AT_LINK = 157,
+    AT_MAGIC = 257,
+    AT_PREFIX = 345
+};
 
 void abx_untar_init(struct abx_untar *u, const struct abx_untar_ops *ops, void *ctx)
 {
@@ -125,8 +136,7 @@ static int take_records(struct abx_untar *u, struct abx_error *err)
         if (blank <= 0 || abx_parse_u32(abx_str_sub(rest, 0, (size_t)blank), &len) < 0 ||
             len > rest.len || len < (size_t)blank + 3 || rest.ptr[len - 1] != '\n')
             return bad(err, "a record before a header is broken");
-        struct abx_str line =
-            abx_str_sub(rest, (size_t)blank + 1, len - (size_t)blank - 2);
+        struct abx_str line = abx_str_sub(rest, (size_t)blank + 1, len - (size_t)blank - 2);
         ptrdiff_t equals = abx_str_chr(line, '=');
         if (equals <= 0)
             return bad(err, "a record before a header is broken");
@@ -156,9 +166,9 @@ static const struct {
     char flag;
     enum abx_untar_type type;
 } types[] = {
-    {'0', ABX_UNTAR_FILE},   {'\0', ABX_UNTAR_FILE},   {'7', ABX_UNTAR_FILE},
-    {'1', ABX_UNTAR_HARD_LINK}, {'2', ABX_UNTAR_LINK}, {'3', ABX_UNTAR_DEVICE},
-    {'4', ABX_UNTAR_DEVICE}, {'5', ABX_UNTAR_FOLDER},  {'6', ABX_UNTAR_FIFO},
+    {'0', ABX_UNTAR_FILE},      {'\0', ABX_UNTAR_FILE},  {'7', ABX_UNTAR_FILE},
+    {'1', ABX_UNTAR_HARD_LINK}, {'2', ABX_UNTAR_LINK},   {'3', ABX_UNTAR_DEVICE},
+    {'4', ABX_UNTAR_DEVICE},    {'5', ABX_UNTAR_FOLDER}, {'6', ABX_UNTAR_FIFO},
 };
 
 static bool is_record_kind(char flag)

@@ -1,6 +1,6 @@
-/* guest/caps/untar.h: a tar archive that is read as its bytes come: ustar, pax and GNU's long names.
- * Sparse files, volumes and other rarities are refused. Pure: no descriptor, nothing is held but a
- * header. */
+/* guest/caps/untar.h: a tar archive that is read as its bytes come: ustar, pax and GNU's long
+ * names. Sparse files, volumes and other rarities are refused. Pure: no descriptor, nothing is held
+ * but a header. */
 #pragma once
 #include "lib/base/buf.h"
 #include "lib/base/err.h"
@@ -37,7 +37,7 @@ struct abx_untar {
     char block[512];
     size_t filled;
     uint64_t left, padding; /* of the content in hand */
-    char kind;              /* of it: 'x', 'L', 'K', '0', or 'g' and the like, which are passed over */
+    char kind; /* of it: 'x', 'L', 'K', '0', or 'g' and the like, which are passed over */
     struct abx_buf records, name, link;
     bool has_name, has_link, has_size, has_mtime;
     uint64_t size;
@@ -46,8 +46,8 @@ struct abx_untar {
 };
 void abx_untar_init(struct abx_untar *u, const struct abx_untar_ops *ops, void *ctx);
 void abx_untar_done(struct abx_untar *u);
-/** -1: INVALID_ARGUMENT (no such archive), RESOURCE_EXHAUSTED, or what a callback said. After it only
- * done() is allowed. */
+/** -1: INVALID_ARGUMENT (no such archive), RESOURCE_EXHAUSTED, or what a callback said. After it
+ * only done() is allowed. */
 int abx_untar_feed(struct abx_untar *u, struct abx_str in, struct abx_error *err);
 /** All has come: -1 when the archive is cut. */
 int abx_untar_end(const struct abx_untar *u, struct abx_error *err);

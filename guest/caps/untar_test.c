@@ -104,8 +104,8 @@ TEST(what_is_no_archive_is_refused)
         size_t len;
         bool keeps_sum; /* the sum is not made right again */
     } rows[] = {
-        {148, "0000000", 8, true}, {0, "X", 1, true},          {156, "S", 1, false},
-        {156, "M", 1, false},      {124, "zzzz", 4, false},    {124, "\xff\xff\xff\xff", 4, false},
+        {148, "0000000", 8, true},   {0, "X", 1, true},       {156, "S", 1, false},
+        {156, "M", 1, false},        {124, "zzzz", 4, false}, {124, "\xff\xff\xff\xff", 4, false},
         {100, "88888888", 8, false}, {136, "-1", 2, false},
     };
     struct abx_buf said;

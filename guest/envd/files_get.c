@@ -30,7 +30,7 @@ struct get {
     char path[ABX_FILES_PATH];
     enum phase phase;
     bool is_unsized, is_blocked, is_reading; /* is_reading: or packing what was read */
-    struct abx_gzip *gzip;                  /* NULL: the bytes as they are */
+    struct abx_gzip *gzip;                   /* NULL: the bytes as they are */
     bool is_packed_end;
     struct part parts[ABX_RANGES];
     size_t part_count, part; /* count 0: the whole file is parts[0] */

@@ -96,7 +96,8 @@ static bool judge_roots(struct abx__job *j, const json_t *paths)
     for (size_t i = 0; i < a->count; i++) {
         const json_t *item = json_array_get(paths, i);
         struct abx__path_ask ask = {
-            .path = abx_str_n(json_string_value(item), json_string_length(item)), .op = ABX_OP_READ};
+            .path = abx_str_n(json_string_value(item), json_string_length(item)),
+            .op = ABX_OP_READ};
         if (!abx__bounds_judge(&a->bounds, &ask, &a->roots[i].path, &j->verdict))
             return false;
         a->roots[i].name = abx__files_base_name(a->roots[i].path);
@@ -108,9 +109,9 @@ static bool judge_roots(struct abx__job *j, const json_t *paths)
 static bool count_roots(struct abx__job *j)
 {
     const struct archive *a = j->data;
-    struct abx__packing k = {
-        .bounds = &a->bounds,
-        .max_files = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_FILES, FILES)};
+    struct abx__packing k = {.bounds = &a->bounds,
+                             .max_files =
+                                 abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_FILES, FILES)};
     for (size_t i = 0; i < a->count; i++) {
         struct stat st;
         int rc = abx_tree_stat(a->roots[i].path, &st);

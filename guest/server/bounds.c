@@ -154,7 +154,6 @@ bool abx__bounds_shows(const struct abx__bounds *b, struct abx_str path, bool is
         return false;
     /* "never" forbids to follow a link, not to see it: the target stands for both spellings. */
     struct abx_policy_path_facts facts = facts_of(b, abx_buf_str(&target), abx_buf_str(&target));
-    return !abx_policy_path_is_denied(b->rule, path) &&
-           !may_be_denied(b, abx_buf_str(&target)) &&
+    return !abx_policy_path_is_denied(b->rule, path) && !may_be_denied(b, abx_buf_str(&target)) &&
            abx_policy_path_judge(b->rule, &facts, &v, NULL);
 }

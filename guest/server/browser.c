@@ -16,8 +16,8 @@
 #include "lib/base/banned.h"
 
 enum {
-    START_MS = 30000,   /* to the hello of the host */
-    QUEUE_MS = 120000,  /* for the launch and for calls of the same caller that come first */
+    START_MS = 30000,    /* to the hello of the host */
+    QUEUE_MS = 120000,   /* for the launch and for calls of the same caller that come first */
     MILLIS_MAX = 600000, /* of a `timeout` */
     ARGS_BYTES = 16 << 20,
     ASK_ARENA = 1 << 20,
@@ -346,8 +346,7 @@ static bool is_good(const struct field *f, const json_t *v)
         return json_is_boolean(v);
     case MILLIS:
     case NUMBER:
-        return json_is_number(v) && json_number_value(v) >= 0 &&
-               json_number_value(v) <= MILLIS_MAX;
+        return json_is_number(v) && json_number_value(v) >= 0 && json_number_value(v) <= MILLIS_MAX;
     }
     return false;
 }
@@ -468,9 +467,12 @@ static void console_get(struct abx__call *c)
         call_host(c, "console", &args, 0);
 }
 
-const struct abx__route abx__browser_routes[] = {
-    {"browser_navigate", post, NULL},        {"browser_screenshot", post, NULL},
-    {"browser_click", post, NULL},           {"browser_type", post, NULL},
-    {"browser_evaluate", post, NULL},        {"browser_pdf", post, NULL},
-    {"browser_content", content_get, NULL},  {"browser_console", console_get, NULL},
-    {0}};
+const struct abx__route abx__browser_routes[] = {{"browser_navigate", post, NULL},
+                                                 {"browser_screenshot", post, NULL},
+                                                 {"browser_click", post, NULL},
+                                                 {"browser_type", post, NULL},
+                                                 {"browser_evaluate", post, NULL},
+                                                 {"browser_pdf", post, NULL},
+                                                 {"browser_content", content_get, NULL},
+                                                 {"browser_console", console_get, NULL},
+                                                 {0}};

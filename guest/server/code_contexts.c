@@ -95,8 +95,10 @@ static size_t count_own(const struct abx__call *c)
 {
     const struct abx__code_context *x;
     size_t n = 0;
-    abx_list_foreach(x, &c->server->code_contexts, struct abx__code_context, node) n +=
-        abx_str_is(c->who.id, x->owner);
+    abx_list_foreach(x, &c->server->code_contexts, struct abx__code_context, node)
+    {
+        n += abx_str_is(c->who.id, x->owner);
+    }
     return n;
 }
 

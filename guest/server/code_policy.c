@@ -26,14 +26,19 @@ static const char *bound_of(json_t *document)
 {
     const char *key, *selector, *part;
     json_t *value, *rule, *ignored;
-    json_object_foreach(
-        document, key,
-        value) if (!is_one_of(key, combined, sizeof(combined) / sizeof(*combined))) return key;
-    json_object_foreach(json_object_get(document, "endpoints"), selector, rule) json_object_foreach(
-        rule, part,
-        ignored) if (!is_one_of(part, combined_rule,
-                                sizeof(combined_rule) / sizeof(*combined_rule)) &&
-                     json_object_size(ignored) + json_array_size(ignored) > 0) return part;
+    json_object_foreach(document, key, value)
+    {
+        if (!is_one_of(key, combined, sizeof(combined) / sizeof(*combined)))
+            return key;
+    }
+    json_object_foreach(json_object_get(document, "endpoints"), selector, rule)
+    {
+        json_object_foreach(
+            rule, part,
+            ignored) if (!is_one_of(part, combined_rule,
+                                    sizeof(combined_rule) / sizeof(*combined_rule)) &&
+                         json_object_size(ignored) + json_array_size(ignored) > 0) return part;
+    }
     return NULL;
 }
 

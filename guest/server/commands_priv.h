@@ -32,7 +32,7 @@ struct abx__command {
     uint32_t timeout_ms; /* 0: none */
     bool is_hidden;
     struct abx__commands_host *host;
-    const struct abx_args *declared; /* what this server converts by; NULL: the host does */
+    const struct abx_args *declared;  /* what this server converts by; NULL: the host does */
     const struct abx__table_row *row; /* of a table; NULL: of a process */
 };
 struct abx__custom_route {

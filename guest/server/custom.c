@@ -353,8 +353,8 @@ static const struct abx_host_call_ops call_ops = {on_result, on_error, on_respon
 void abx__commands_too_many(struct abx__call *c)
 {
     struct abx_policy_verdict v = {.endpoint = c->rule->id, .retry_after_s = 1};
-    abx_policy_deny(&v, ABX_POLICY_CONCURRENCY_LIMITED, "more than %d calls run in the command host",
-                    (int)ABX_HOST_CALLS_MAX);
+    abx_policy_deny(&v, ABX_POLICY_CONCURRENCY_LIMITED,
+                    "more than %d calls run in the command host", (int)ABX_HOST_CALLS_MAX);
     abx__call_deny(c, &v);
 }
 

@@ -1,5 +1,5 @@
-/* guest/server/download.c: download-stream: whole files as base64 inside JSON. One of any size goes out
- * in pieces, each read on the pool. server-api.md 4.4. */
+/* guest/server/download.c: download-stream: whole files as base64 inside JSON. One of any size goes
+ * out in pieces, each read on the pool. server-api.md 4.4. */
 #include "guest/caps/tree.h"
 #include "guest/server/files_priv.h"
 #include "guest/server/send.h"

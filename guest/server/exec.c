@@ -499,6 +499,9 @@ void abx__running_remove(struct abx__running *r)
 void abx__shells_stop(struct abx__server *s)
 {
     struct abx__running *r;
-    abx_list_foreach(r, &s->shells, struct abx__running, node) if (r->run)
-        abx_run_signal(r->run, SIGTERM);
+    abx_list_foreach(r, &s->shells, struct abx__running, node)
+    {
+        if (r->run)
+            abx_run_signal(r->run, SIGTERM);
+    }
 }

@@ -95,8 +95,8 @@ static char *put_pair(char *to, char before, int v)
     return put_digits(to + 1, v, 2);
 }
 
-/* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. It has no
- * years beyond 9999. */
+/* As Python prints it: "2023-11-14T22:13:20+00:00", microseconds only when there are some. It has
+ * no years beyond 9999. */
 static void put_time(struct abx_json_writer *w, const char *key, struct timespec t)
 {
     char text[TIME_TEXT], *to = text;
@@ -265,8 +265,8 @@ static const char *type_of(const struct stat *st)
     return S_ISDIR(st->st_mode) ? "directory" : S_ISLNK(st->st_mode) ? "symlink" : "file";
 }
 
-/* Beside what the published server says (D26); @link: what was asked for, if it is a link that may be
- * shown. */
+/* Beside what the published server says (D26); @link: what was asked for, if it is a link that may
+ * be shown. */
 static void put_more(struct abx_json_writer *w, const struct stat *st, struct abx_str link)
 {
     abx_json_kv_bool(w, "is_symlink", link.ptr != NULL);
@@ -345,8 +345,8 @@ static void stat_run(struct abx__job *j)
         abx__job_fail_errno(j, -rc, path);
 }
 
-/* What the kernel has in memory is told from the loop: a turn on the pool costs more than all of it.
- * False: nothing was done. Any refusal is the pool's, which looks at links too. */
+/* What the kernel has in memory is told from the loop: a turn on the pool costs more than all of
+ * it. False: nothing was done. Any refusal is the pool's, which looks at links too. */
 static bool stat_at_once(struct abx__job *j)
 {
     struct abx__bounds bounds;
@@ -437,7 +437,8 @@ bool abx__files_may_remove(struct abx__job *j, const struct abx__bounds *b, stru
     struct scan s = {.bounds = b};
     struct abx_tree_walk walk = {.path = path, .depth = UINT32_MAX, .take = scan_entry, .ctx = &s};
     if (abx__bounds_is_root(b, path))
-        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED, "a root can not be removed or moved");
+        return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED,
+                               "a root can not be removed or moved");
     if (j->rule->paths.deny.count == 0)
         return true;
     abx_tree_walk(&walk); /* no folder: nothing in it */

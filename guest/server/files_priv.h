@@ -29,7 +29,7 @@ struct abx_str abx__files_base_name(struct abx_str path);
 
 void abx__move_post(struct abx__call *c);    /* move.c */
 void abx__grep_post(struct abx__call *c);    /* grep.c */
-void abx__watch_get(struct abx__call *c);     /* watch.c */
+void abx__watch_get(struct abx__call *c);    /* watch.c */
 void abx__search_post(struct abx__call *c);  /* search.c */
 void abx__upload_post(struct abx__call *c);  /* upload.c */
 void abx__upload_large(struct abx__call *c); /* upload.c */

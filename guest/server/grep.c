@@ -1,5 +1,5 @@
-/* guest/server/grep.c: POST /files/grep: lines of files by a literal or a regular expression, as one JSON
- * document a line. server.md 5. */
+/* guest/server/grep.c: POST /files/grep: lines of files by a literal or a regular expression, as
+ * one JSON document a line. server.md 5. */
 #include "guest/server/files_priv.h"
 
 #include "guest/caps/grep.h"
@@ -18,9 +18,9 @@
 
 enum {
     OUT_MAX = 64 << 20,
-    OUT_STOP = 32 << 20,           /* bytes of an answer; then it is cut */
-    FILE_MAX = 64 * 1024 * 1024,   /* larger ones are passed over, and counted */
-    SHOWN = 2000,                  /* bytes of a line */
+    OUT_STOP = 32 << 20,         /* bytes of an answer; then it is cut */
+    FILE_MAX = 64 * 1024 * 1024, /* larger ones are passed over, and counted */
+    SHOWN = 2000,                /* bytes of a line */
     RESULTS = 1000,
     DEPTH = 100,
     TIMEOUT_S = 10,
@@ -310,12 +310,12 @@ static int walk(struct abx__job *j, struct abx_str path)
     g->root = path;
     if (g->reads_gitignore)
         enter_scope(g, path);
-    const struct abx_tree_walk w = {
-        .path = path,
-        .depth = (uint64_t)g->depth < depth ? (uint32_t)g->depth : (uint32_t)depth,
-        .shows = shows,
-        .take = take,
-        .ctx = g};
+    const struct abx_tree_walk w = {.path = path,
+                                    .depth = (uint64_t)g->depth < depth ? (uint32_t)g->depth
+                                                                        : (uint32_t)depth,
+                                    .shows = shows,
+                                    .take = take,
+                                    .ctx = g};
     return abx_tree_walk(&w);
 }
 
@@ -338,9 +338,8 @@ static void grep_run(struct abx__job *j)
 static void grep_done(struct abx__job *j)
 {
     struct abx__call *c = j->call;
-    const struct abx_http_extra extra[] = {{"Content-Type", ABX_STR("application/x-ndjson")},
-                                           {"X-Request-Id", abx_str(c->id)},
-                                           {0}};
+    const struct abx_http_extra extra[] = {
+        {"Content-Type", ABX_STR("application/x-ndjson")}, {"X-Request-Id", abx_str(c->id)}, {0}};
     if (abx_buf_failed(&j->out)) {
         abx__call_fail(c, 500, "MemoryError", "the answer does not fit into memory");
         return;
@@ -368,7 +367,9 @@ static bool check_globs(struct abx__call *c)
     const json_t *item, *globs = abx__call_field(c, "globs");
     bool is_good = globs == NULL || (json_is_array(globs) && json_array_size(globs) <= GLOBS_MAX);
     json_array_foreach(globs, i, item)
+    {
         is_good = is_good && json_is_string(item) && json_string_length(item) > 0;
+    }
     if (!is_good)
         abx__call_fail(c, 400, "ValueError", "'globs' must be a list of at most %d strings",
                        (int)GLOBS_MAX);

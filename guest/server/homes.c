@@ -1,6 +1,6 @@
-/* guest/server/homes.c: the folders of narrow identities beneath /tmp (security S14). Kept open while
- * the server runs, under a shared lock; at its end those that it made go, unless another server holds
- * them. Loop thread. */
+/* guest/server/homes.c: the folders of narrow identities beneath /tmp (security S14). Kept open
+ * while the server runs, under a shared lock; at its end those that it made go, unless another
+ * server holds them. Loop thread. */
 #include "guest/server/view.h"
 
 #include "lib/base/fd.h"

@@ -25,8 +25,8 @@ struct here {
     struct abx_arena arena;
 };
 
-__attribute__((format(printf, 4, 5))) static void add(struct here *h, const char *rule, bool is_error,
-                                                      const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void add(struct here *h, const char *rule,
+                                                      bool is_error, const char *fmt, ...)
 {
     char text[TEXT];
     struct abx_report *r = h->report;

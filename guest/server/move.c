@@ -1,5 +1,5 @@
-/* guest/server/move.c: POST /files/move. server-api.md 4.4, policy.md A9; a link is moved itself (P28),
- * the name that it will have is judged too (P6). */
+/* guest/server/move.c: POST /files/move. server-api.md 4.4, policy.md A9; a link is moved itself
+ * (P28), the name that it will have is judged too (P6). */
 #include "guest/server/files_priv.h"
 
 #include "guest/caps/tree.h"
@@ -34,7 +34,8 @@ static bool is_folder(struct abx_str path)
     return abx_tree_stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* *inout_to is the destination. A link to a folder stands for the folder, another link for itself. */
+/* *inout_to is the destination. A link to a folder stands for the folder, another link for itself.
+ */
 static bool follow_to_folder(struct abx__job *j, struct abx_str *inout_to)
 {
     struct stat st;

@@ -1,8 +1,8 @@
 /* guest/server/origin.c: calls that a browser was made to send: by another name of this server, or
  * by a page of another site. Only where `confine` is on and no token is there to ask for (security
  * S20). */
-#include "guest/server/server_priv.h"
 #include "lib/policy/origin.h"
+#include "guest/server/server_priv.h"
 
 #include "lib/base/banned.h"
 

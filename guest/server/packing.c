@@ -41,7 +41,8 @@ int abx__packing_count(struct abx__packing *k, struct abx_str path)
 
 bool abx__packing_fail(struct abx__job *j, const struct abx__packing *k)
 {
-    return abx__job_fail(j, 400, "ValueError", "more than %llu files: name fewer, or raise max_files",
+    return abx__job_fail(j, 400, "ValueError",
+                         "more than %llu files: name fewer, or raise max_files",
                          (unsigned long long)k->max_files);
 }
 

@@ -1,5 +1,5 @@
-/* guest/server/parts.c: parts of PUT /files/raw that nobody goes on with: removed when a day old, at
- * the start and once an hour. The walk is on the pool, and bounded; the rest is the loop's. */
+/* guest/server/parts.c: parts of PUT /files/raw that nobody goes on with: removed when a day old,
+ * at the start and once an hour. The walk is on the pool, and bounded; the rest is the loop's. */
 #include "guest/caps/draft.h"
 #include "guest/server/server_priv.h"
 
@@ -62,7 +62,8 @@ static void on_walked(struct abx_work *w)
         abx_log(ABX_LOG_INFO, "parts of uploads removed that nobody went on with count=%zu",
                 p->removed);
     if (p->cut)
-        abx_log(ABX_LOG_INFO, "parts of uploads: only the first %d entries of a root were looked at",
+        abx_log(ABX_LOG_INFO,
+                "parts of uploads: only the first %d entries of a root were looked at",
                 (int)ENTRIES_MAX);
     parts_free(p);
 }

@@ -267,8 +267,8 @@ int abx__policy_source_load(const struct abx__policy_source *source,
 
 static bool may_only_narrow(const struct abx__policy_source *s)
 {
-    bool is_other = s->kind == ABX__POLICY_PRESET || s->kind == ABX__POLICY_TEXT ||
-                    s->kind == ABX__POLICY_FILE;
+    bool is_other =
+        s->kind == ABX__POLICY_PRESET || s->kind == ABX__POLICY_TEXT || s->kind == ABX__POLICY_FILE;
     bool has_groups = s->kind != ABX__POLICY_FLAG && variable("ABX_SERVER_ENABLED_GROUPS") != NULL;
     return (is_other || has_groups) &&
            (is_file(ABX_SERVER_POLICY_PATH) || is_file(ABX_SERVER_CONFINE_PATH));

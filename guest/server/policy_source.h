@@ -7,16 +7,16 @@
 #include <stdio.h>
 
 struct abx__policy_args {
-    const char *file, *preset; /* --policy, --preset; NULL = not given */
-    const char *confine;       /* --confine FILE or a mode; NULL = not given */
-    bool routes_unknown;       /* of user code: they come later */
-    bool without_groups;       /* ABX_SERVER_ENABLED_GROUPS is not looked at */
+    const char *file, *preset;         /* --policy, --preset; NULL = not given */
+    const char *confine;               /* --confine FILE or a mode; NULL = not given */
+    bool routes_unknown;               /* of user code: they come later */
+    bool without_groups;               /* ABX_SERVER_ENABLED_GROUPS is not looked at */
     const struct abx_policy *previous; /* of a reload */
-    bool any_kernel;           /* check-config without --kernel: every layer is there */
-    const uint16_t *own_ports; /* where the server listens; NULL: the usual ones */
+    bool any_kernel;                   /* check-config without --kernel: every layer is there */
+    const uint16_t *own_ports;         /* where the server listens; NULL: the usual ones */
     size_t own_port_count;
-    bool no_env;               /* check-config --no-env */
-    bool with_token;           /* serve: ABX_SERVER_TOKEN becomes an identity */
+    bool no_env;     /* check-config --no-env */
+    bool with_token; /* serve: ABX_SERVER_TOKEN becomes an identity */
     const struct abx_policy_route *routes;
     size_t route_count;
     const struct abx_policy_code_group *code_groups;

@@ -68,8 +68,10 @@ static size_t count_running(const struct abx__server *s)
 {
     size_t n = 0;
     const struct abx__started *p;
-    abx_list_foreach(p, &s->started, struct abx__started, node) n +=
-        abx_process_is_running(p->process);
+    abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
+        n += abx_process_is_running(p->process);
+    }
     return n;
 }
 
@@ -300,7 +302,10 @@ static void end_table(struct abx__server *s)
     abx_timer_close(&s->procs_timer, NULL);
     abx_timer_close(&s->revoke_timer, NULL);
     abx__terminals_free(s);
-    abx_list_foreach(p, &s->started, struct abx__started, node) started_free(p);
+    abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
+        started_free(p);
+    }
     abx_procs_close(s->procs);
     s->procs = NULL;
 }
@@ -362,7 +367,9 @@ void abx__processes_stop(struct abx__server *s)
     if (s->procs == NULL)
         return;
     abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
         abx_process_signal(p->process, SIGTERM, NULL);
+    }
     abx__terminals_stop(s);
     abx_timer_start(&s->procs_timer, 0, STOP_LOOK_MS);
 }

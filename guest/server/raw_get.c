@@ -136,8 +136,8 @@ static void not_modified(struct abx__call *c, const char *tag)
     abx_http_answer(c->req, 304, extra, ABX_STR(""));
 }
 
-/* Several ranges are answered by the whole file, as RFC 9110 14.2 lets a server do. 0: all of it, 1:
- * *ret, -1: 416. */
+/* Several ranges are answered by the whole file, as RFC 9110 14.2 lets a server do. 0: all of it,
+ * 1: *ret, -1: 416. */
 static int pick_range(const struct abx__call *c, uint64_t size, const char *tag,
                       struct abx_range *ret)
 {
@@ -191,8 +191,8 @@ static void raw_done(struct abx__job *j)
     struct file *f = calloc(1, sizeof(*f));
     enum abx_coding coding =
         abx_coding_pick(abx__call_header(c, "Accept-Encoding"), is_part > 0 || size == 0);
-    if (f == NULL || (coding == ABX_CODING_GZIP &&
-                      abx_deflate_init(&f->deflate, ABX_DEFLATE_GZIP) < 0)) {
+    if (f == NULL ||
+        (coding == ABX_CODING_GZIP && abx_deflate_init(&f->deflate, ABX_DEFLATE_GZIP) < 0)) {
         free(f);
         abx__call_fail(c, 500, "MemoryError", "out of memory");
         return;

@@ -1,5 +1,5 @@
-/* guest/server/raw_put.c: PUT /files/raw: a file from the bytes of the body; whole, or by parts that can
- * be gone on with after a cut. server.md 5; RFC 9110 13.1, 14.4. */
+/* guest/server/raw_put.c: PUT /files/raw: a file from the bytes of the body; whole, or by parts
+ * that can be gone on with after a cut. server.md 5; RFC 9110 13.1, 14.4. */
 #include "guest/caps/draft.h"
 #include "guest/server/files_priv.h"
 #include "guest/server/raw.h"
@@ -27,7 +27,8 @@ struct put {
 
 static bool precondition(struct abx__job *j)
 {
-    return abx__job_fail(j, 412, "ConflictError", "the file is not the one that the request is about");
+    return abx__job_fail(j, 412, "ConflictError",
+                         "the file is not the one that the request is about");
 }
 
 /* What the system says of a draft, as an answer. */
@@ -80,14 +81,13 @@ static bool put_open(struct abx__job *j)
     int rc = slash > 0 ? abx_tree_mkdirs(abx_str_sub(p->path, 0, (size_t)slash)) : 0;
     if (rc < 0)
         return abx__job_fail_errno(j, -rc, p->path);
-    const struct abx_draft_spec spec = {
-        .path = p->path,
-        .must_be_new =
-            (overwrite->is_set && !overwrite->flag) || abx_str_is(p->if_none_match, "*"),
-        .new_mode = p->new_mode,
-        .is_part = p->range.len > 0,
-        .from = p->range.from,
-        .owner = j->who.id};
+    const struct abx_draft_spec spec = {.path = p->path,
+                                        .must_be_new = (overwrite->is_set && !overwrite->flag) ||
+                                                       abx_str_is(p->if_none_match, "*"),
+                                        .new_mode = p->new_mode,
+                                        .is_part = p->range.len > 0,
+                                        .from = p->range.from,
+                                        .owner = j->who.id};
     rc = abx_draft_open(&p->draft, &spec);
     return rc < 0 ? fail(j, rc) : check_conditions(j);
 }
@@ -160,7 +160,8 @@ static bool is_plain(struct abx__call *c)
     struct abx_str coding = abx__call_header(c, "Content-Encoding");
     if (coding.len == 0 || abx_str_is_nocase(coding, "identity"))
         return true;
-    abx__call_fail(c, 415, "ValueError", "'Content-Encoding' must be identity: the bytes are the file");
+    abx__call_fail(c, 415, "ValueError",
+                   "'Content-Encoding' must be identity: the bytes are the file");
     return false;
 }
 
@@ -186,8 +187,8 @@ void abx__raw_put(struct abx__call *c)
     struct put p = {.if_match = abx__call_header(c, "If-Match"),
                     .if_none_match = abx__call_header(c, "If-None-Match"),
                     .new_mode = 0666 & ~c->server->umask,
-                    .limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES,
-                                                  c->server->upload_cap)};
+                    .limit =
+                        abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, c->server->upload_cap)};
     if (!is_plain(c) || !read_range(c, &p.range))
         return;
     const struct abx__receive_spec spec = {.ops = &ops,

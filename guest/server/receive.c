@@ -10,7 +10,7 @@
 
 enum {
     WORTH_A_RUN = 256 * 1024,
-    STOP_AT = 512 * 1024,       /* then the client waits */
+    STOP_AT = 512 * 1024,           /* then the client waits */
     PENDING_MAX = 16 * 1024 * 1024, /* what may still come with one read */
     ANSWER_MAX = 1 << 20,
 };
@@ -77,8 +77,8 @@ static void fail_too_large(struct abx__job *j)
 {
     const struct receive *r = j->data;
     j->verdict.limit_bytes = r->limit;
-    abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE,
-                    "the body is larger than %llu bytes", (unsigned long long)r->limit);
+    abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE, "the body is larger than %llu bytes",
+                    (unsigned long long)r->limit);
     abx__job_end(j);
 }
 

@@ -8,14 +8,15 @@ struct abx__receive_ops {
     bool (*open)(struct abx__job *j); /* judges, and begins */
     bool (*feed)(struct abx__job *j, struct abx_str piece);
     bool (*close)(struct abx__job *j); /* all has come: completes, and writes job->out */
-    void (*undo)(struct abx__job *j);  /* close() did not come, or failed; also after a failed open() */
+    void (*undo)(
+        struct abx__job *j); /* close() did not come, or failed; also after a failed open() */
 };
 struct abx__receive_spec {
     const struct abx__receive_ops *ops;
     const void *data; /* copied */
     size_t data_size;
-    /** Loop thread: copies into job->arena what data's pointers lead to, for the job may outlive the
-     * call. May be NULL. */
+    /** Loop thread: copies into job->arena what data's pointers lead to, for the job may outlive
+     * the call. May be NULL. */
     void (*prepare)(struct abx__job *j);
     uint64_t limit; /* bytes of the body; beyond: 413 */
 };

@@ -154,8 +154,8 @@ static int take_command(struct abx__commands_host *h, const struct command *in,
         .description = in->description,
         .args = in->args,
         .scopes = list_of(&in->scopes),
-        .timeout_ms = in->timeout_s > 0 ? (uint32_t)(fmin(in->timeout_s, TIMEOUT_MAX_S) * 1000 + 1)
-                                        : 0,
+        .timeout_ms =
+            in->timeout_s > 0 ? (uint32_t)(fmin(in->timeout_s, TIMEOUT_MAX_S) * 1000 + 1) : 0,
         .is_hidden = in->hidden,
         .host = h,
     };

@@ -1,6 +1,7 @@
-/* guest/server/self.c: the server confines itself, once it is ready, to what its views may reach and
- * what it needs to run: a mistake in a file route reads and writes no more than a program that was
- * started for somebody. Landlock for files; what is started adds layers of its own. Security S26. */
+/* guest/server/self.c: the server confines itself, once it is ready, to what its views may reach
+ * and what it needs to run: a mistake in a file route reads and writes no more than a program that
+ * was started for somebody. Landlock for files; what is started adds layers of its own. Security
+ * S26. */
 #include "guest/server/view.h"
 
 #include "lib/base/assert.h"
@@ -38,9 +39,7 @@ bool abx__self_is_on(void)
 
 const char *abx__self_level(void)
 {
-    return self.is_on                                    ? "on"
-           : abx_confine_supported() & ABX_CONFINE_FILES ? "off"
-                                                         : "unsupported";
+    return self.is_on ? "on" : abx_confine_supported() & ABX_CONFINE_FILES ? "off" : "unsupported";
 }
 
 /* ---- what is granted ---- */
@@ -73,8 +72,9 @@ static int grant_own(struct grants *g, const char *path, enum abx_confine_access
     return 0;
 }
 
-/* The folder of a file that is opened anew by its name: whoever replaces it makes another file. Only
- * where that folder is / the file alone, which is then read again as long as it is the same one. */
+/* The folder of a file that is opened anew by its name: whoever replaces it makes another file.
+ * Only where that folder is / the file alone, which is then read again as long as it is the same
+ * one. */
 static int grant_folder_of(struct grants *g, const char *file, enum abx_confine_access access,
                            struct abx_error *err)
 {
@@ -174,8 +174,8 @@ static bool is_granted(const struct abx__view_root *root)
     struct stat st;
     for (size_t i = 0; i < self.count; i++) {
         const struct held *h = &self.items[i];
-        bool is_enough = h->access == root->access || (h->access == ABX_CONFINE_WRITE &&
-                                                       root->access == ABX_CONFINE_READ);
+        bool is_enough = h->access == root->access ||
+                         (h->access == ABX_CONFINE_WRITE && root->access == ABX_CONFINE_READ);
         if (is_enough && is_beneath(root->path, h->path) && lstat(h->path, &st) == 0 &&
             st.st_dev == h->device && st.st_ino == h->file)
             return true;
@@ -189,9 +189,10 @@ int abx__self_admits(const struct abx_policy *p, struct abx_error *err)
     if (!self.is_on)
         return 0;
     if (abx__views_are_unbounded(p))
-        return abx_err_set(err, ABX_FAILED_PRECONDITION,
-                           "the server has confined itself to what the policy of its start reaches, "
-                           "and this one bounds it no more: restart it");
+        return abx_err_set(
+            err, ABX_FAILED_PRECONDITION,
+            "the server has confined itself to what the policy of its start reaches, "
+            "and this one bounds it no more: restart it");
     for (size_t i = 0; abx__views_root_at(p, i, &root); i++)
         if (!is_granted(&root))
             return abx_err_set(err, ABX_FAILED_PRECONDITION,

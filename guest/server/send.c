@@ -95,8 +95,7 @@ static void on_done(struct abx_work *w)
         abx_http_abort(s->call->req);
         return;
     }
-    bool has_room = s->piece.len == 0 ||
-                    abx_http_write(s->call->req, s->piece.ptr, s->piece.len);
+    bool has_room = s->piece.len == 0 || abx_http_write(s->call->req, s->piece.ptr, s->piece.len);
     if (s->rc == 0) {
         abx__audit_call(s->call);
         abx_http_end(s->call->req);

@@ -1,5 +1,5 @@
-/* guest/server/send.h: an answer that is made piece by piece on the pool, as fast as the client takes
- * it. */
+/* guest/server/send.h: an answer that is made piece by piece on the pool, as fast as the client
+ * takes it. */
 #pragma once
 #include "guest/server/server_priv.h"
 

@@ -144,8 +144,8 @@ struct abx__route {
     const char *id; /* of lib/policy/endpoints.h; NULL ends an array */
     void (*serve)(struct abx__call *c);
     const char *long_field; /* a member that may be megabytes: see call->long_value; NULL: none */
-    /** Instead of serve() where the body is longer than ABX__BODY_MAX or says not how long it is: it
-     * is called before the body, call->body_limit is set. NULL: such a body is held too. */
+    /** Instead of serve() where the body is longer than ABX__BODY_MAX or says not how long it is:
+     * it is called before the body, call->body_limit is set. NULL: such a body is held too. */
     void (*serve_large)(struct abx__call *c);
     bool takes_bytes; /* the body is no JSON: the handler is called before it and reads it itself */
 };
@@ -234,8 +234,8 @@ struct abx__call {
     const char *audit_code;
     struct abx_str audit_rule; /* that refused; in the request's arena */
     struct abx__ran ran;       /* exec.c */
-    char id[24];              /* X-Request-Id */
-    int64_t began_ms, fed_ms; /* monotonic: the head came, the last bytes of the body came */
+    char id[24];               /* X-Request-Id */
+    int64_t began_ms, fed_ms;  /* monotonic: the head came, the last bytes of the body came */
     uint64_t body_limit;
     int status; /* 0: nothing answered yet */
     bool has_slot, is_reading, is_audited, is_stream;
@@ -249,8 +249,8 @@ bool abx__call_check_host(struct abx__call *c);
 bool abx__call_check_origin(struct abx__call *c);
 /** Whether a policy given in code agrees too. */
 bool abx__call_judge_code(const struct abx__call *c, struct abx_policy_verdict *v);
-/** The JSON object that a body is; where the text is empty, or a value that says nothing, one without
- * members. *ret is the caller's, also on failure. Any thread. */
+/** The JSON object that a body is; where the text is empty, or a value that says nothing, one
+ * without members. *ret is the caller's, also on failure. Any thread. */
 int abx__body_parse(struct abx_str text, struct json_t **ret, struct abx_error *err);
 /** A call has ended: if it was the last one, and none comes soon, memory is given back. */
 void abx__server_rest(struct abx__server *s);
@@ -341,9 +341,9 @@ struct abx__bounds {
 /** Blocks. 0, or -1 without memory. The policy must outlive it. */
 int abx__bounds_init(struct abx__bounds *b, const struct abx_policy *policy,
                      const struct abx_policy_rule *rule, struct abx_arena *a);
-/** The same without blocking, where one root and no deny pattern has to be looked at: what is judged
- * with it is taken to hold no link. The verdict is good only if the object is then found without
- * meeting one (abx_tree_stat_cached()); else, and when this is false, judge on the pool. */
+/** The same without blocking, where one root and no deny pattern has to be looked at: what is
+ * judged with it is taken to hold no link. The verdict is good only if the object is then found
+ * without meeting one (abx_tree_stat_cached()); else, and when this is false, judge on the pool. */
 bool abx__bounds_init_plain(struct abx__bounds *b, const struct abx_policy *policy,
                             const struct abx_policy_rule *rule, struct abx_arena *a);
 struct abx__path_ask {

@@ -103,10 +103,9 @@ static void fail_check(struct abx__call *c, const struct run *r, const struct ab
                        shown, r->command->name.ptr, -end->exit_code, said.len ? ": " : "",
                        ABX_STR_FMT(said));
     else
-        abx__call_fail(c, 500, "CalledProcessError",
-                       "Command '%.*s' returned non-zero exit status %d%s%.*s", shown,
-                       r->command->name.ptr, end->exit_code, said.len ? ": " : "",
-                       ABX_STR_FMT(said));
+        abx__call_fail(
+            c, 500, "CalledProcessError", "Command '%.*s' returned non-zero exit status %d%s%.*s",
+            shown, r->command->name.ptr, end->exit_code, said.len ? ": " : "", ABX_STR_FMT(said));
 }
 
 static void answer(struct abx__call *c, const struct run *r, const struct abx_run_end *end)
@@ -121,8 +120,7 @@ static void answer(struct abx__call *c, const struct run *r, const struct abx_ru
     else if (row->is_checked && end->exit_code != 0)
         fail_check(c, r, end);
     else if (row->result != ABX__TABLE_RAW && r->is_truncated)
-        abx__call_fail(c, 500, "ValueError", "the output is larger than %d bytes",
-                       (int)OUTPUT_MAX);
+        abx__call_fail(c, 500, "ValueError", "the output is larger than %d bytes", (int)OUTPUT_MAX);
     else if (row->result == ABX__TABLE_JSON && !abx_scan_is_json(abx_buf_str(&r->out[0])))
         abx__call_fail(c, 500, "ValueError", "the output is no JSON; exit status %d",
                        end->exit_code);

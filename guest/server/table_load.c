@@ -118,8 +118,7 @@ static int put_arg(struct loader *l, struct abx_json_writer *w, const struct abx
     if (arg->type == ABX_YAML_MAP && check_keys(l, arg, arg_keys) < 0)
         return -1;
     if (type && abx_arg_type_parse(type->text) < 0)
-        return fail(l, type,
-                    "unknown type; one of string, integer, float, boolean, string_array");
+        return fail(l, type, "unknown type; one of string, integer, float, boolean, string_array");
     abx_json_begin_object(w);
     abx_json_kv_str(w, "name", arg->key);
     abx_json_kv_str(w, "type", type ? type->text : ABX_STR("string"));
@@ -313,9 +312,9 @@ static int load(struct loader *l, struct abx_str text, struct abx_arena *a)
     struct abx_yaml_fault fault;
     struct abx_yaml *root;
     if (abx_yaml_parse(text, a, &fault, &root) < 0)
-        return abx_err_set(l->err, ABX_INVALID_ARGUMENT, "%.100s:%u:%u: %s%s%s",
-                           l->host->files[0], fault.line, fault.column, fault.text,
-                           fault.advice ? ": " : "", fault.advice ? fault.advice : "");
+        return abx_err_set(l->err, ABX_INVALID_ARGUMENT, "%.100s:%u:%u: %s%s%s", l->host->files[0],
+                           fault.line, fault.column, fault.text, fault.advice ? ": " : "",
+                           fault.advice ? fault.advice : "");
     const struct abx_yaml *commands = abx_yaml_get(root, "commands");
     for (size_t i = 0; i < root->count; i++)
         if (&root->items[i] != commands)

@@ -122,7 +122,10 @@ static void let_go_of_slow(struct abx__terminal *t)
 {
     struct viewer *v;
     bool keeps_up = false;
-    abx_list_foreach(v, &t->viewers, struct viewer, node) keeps_up |= !v->is_blocked;
+    abx_list_foreach(v, &t->viewers, struct viewer, node)
+    {
+        keeps_up |= !v->is_blocked;
+    }
     abx_list_foreach(v, &t->viewers, struct viewer, node)
     {
         if (!keeps_up || !v->is_blocked)

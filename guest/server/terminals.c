@@ -155,7 +155,10 @@ static size_t count_living(const struct abx__server *s)
 {
     size_t n = 0;
     const struct abx__terminal *t;
-    abx_list_foreach(t, &s->terminals, struct abx__terminal, node) n += abx__terminal_is_alive(t);
+    abx_list_foreach(t, &s->terminals, struct abx__terminal, node)
+    {
+        n += abx__terminal_is_alive(t);
+    }
     return n;
 }
 
@@ -188,13 +191,19 @@ void abx__terminals_revoke(struct abx__server *s, const struct abx__change *c)
 void abx__terminals_stop(struct abx__server *s)
 {
     struct abx__terminal *t;
-    abx_list_foreach(t, &s->terminals, struct abx__terminal, node) end_session(t);
+    abx_list_foreach(t, &s->terminals, struct abx__terminal, node)
+    {
+        end_session(t);
+    }
 }
 
 void abx__terminals_free(struct abx__server *s)
 {
     struct abx__terminal *t;
-    abx_list_foreach(t, &s->terminals, struct abx__terminal, node) forget(t);
+    abx_list_foreach(t, &s->terminals, struct abx__terminal, node)
+    {
+        forget(t);
+    }
 }
 
 /* ---- answers ---- */
@@ -242,8 +251,11 @@ static void list_get(struct abx__call *c)
     abx_json_begin_object(&w);
     abx_json_key(&w, ABX_STR("sessions"));
     abx_json_begin_array(&w);
-    abx_list_foreach(t, &c->server->terminals, struct abx__terminal,
-                     node) if (is_visible(t, &c->who)) put_session(&w, t);
+    abx_list_foreach(t, &c->server->terminals, struct abx__terminal, node)
+    {
+        if (is_visible(t, &c->who))
+            put_session(&w, t);
+    }
     abx_json_end_array(&w);
     abx_json_end_object(&w);
     abx__call_answer(c, &body);

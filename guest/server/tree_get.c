@@ -85,8 +85,7 @@ static void tree_run(struct abx__job *j)
         return;
     uint64_t limit = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_BYTES, UINT64_MAX);
     struct abx__packing k = {
-        .bounds = &bounds,
-        .max_files = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_FILES, FILES)};
+        .bounds = &bounds, .max_files = abx_policy_limit_u64(j->rule, ABX_LIMIT_MAX_FILES, FILES)};
     int rc = abx_tree_stat(r->path, &st);
     if (rc == 0)
         rc = S_ISLNK(st.st_mode) ? -ENOENT : abx__packing_count(&k, r->path);

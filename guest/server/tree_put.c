@@ -18,7 +18,7 @@ struct tree {
     uint64_t limit;
     struct abx__bounds bounds;
     struct abx_arena scratch; /* of one entry */
-    struct abx_str path; /* judged */
+    struct abx_str path;      /* judged */
     struct abx_unpack *unpack;
     struct abx__job *job;
 };
@@ -52,8 +52,8 @@ static bool fail(struct abx__job *j, const struct abx_error *err)
     return abx__job_fail(j, 500, "OSError", "%s", err->msg);
 }
 
-/* Where a link would lead must be a place that the endpoint may write to: a narrower caller plants no
- * way out for a wider one. */
+/* Where a link would lead must be a place that the endpoint may write to: a narrower caller plants
+ * no way out for a wider one. */
 static bool may_link(struct tree *t, struct abx_str path, struct abx_str target)
 {
     ABX_AUTO_BUF whole;
@@ -162,16 +162,16 @@ void abx__tree_put(struct abx__call *c)
 {
     uint64_t body = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_REQUEST_BYTES, UINT64_MAX);
     struct tree t = {.new_mode = 0777 & ~c->server->umask,
-                     .limit = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES,
-                                                   c->server->upload_cap)};
+                     .limit =
+                         abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, c->server->upload_cap)};
     /* Headers and padding of a plain tar are no content. */
     uint64_t around = t.limit < UINT64_MAX / 4 ? t.limit / 4 + (64u << 20) : 0;
     if (!read_form(c, &t.form))
         return;
-    const struct abx__receive_spec spec = {
-        .ops = &ops,
-        .data = &t,
-        .data_size = sizeof(t),
-        .limit = body < t.limit + around ? body : t.limit + around};
+    const struct abx__receive_spec spec = {.ops = &ops,
+                                           .data = &t,
+                                           .data_size = sizeof(t),
+                                           .limit =
+                                               body < t.limit + around ? body : t.limit + around};
     abx__receive(c, &spec);
 }

@@ -1,5 +1,5 @@
-/* guest/server/unbase64.h: base64 that comes in pieces: the standard alphabet, padded, nothing else.
- * Pure. */
+/* guest/server/unbase64.h: base64 that comes in pieces: the standard alphabet, padded, nothing
+ * else. Pure. */
 #pragma once
 #include "lib/base/buf.h"
 
@@ -10,6 +10,6 @@ struct abx__unbase64 { /* zeroed: nothing has come */
 };
 /** Appends the bytes of @text to @out as far as they are known. */
 void abx__unbase64_feed(struct abx__unbase64 *u, struct abx_str text, struct abx_buf *out);
-/** The last bytes; false: it was no base64. As published, the bits of the last letter that stand for
- * nothing do not matter. */
+/** The last bytes; false: it was no base64. As published, the bits of the last letter that stand
+ * for nothing do not matter. */
 bool abx__unbase64_end(struct abx__unbase64 *u, struct abx_buf *out);

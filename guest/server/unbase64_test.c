@@ -9,28 +9,14 @@ enum { OUT_MAX = 4096 };
 static const struct {
     const char *text, *bytes; /* NULL: it is none */
 } rows[] = {
-    {"", ""},
-    {"QQ==", "A"},
-    {"QUI=", "AB"},
-    {"QUJD", "ABC"},
-    {"QUJDRA==", "ABCD"},
-    {"QUJDREVGR0hJSg==", "ABCDEFGHIJ"},
+    {"", ""},           {"QQ==", "A"},          {"QUI=", "AB"},
+    {"QUJD", "ABC"},    {"QUJDRA==", "ABCD"},   {"QUJDREVGR0hJSg==", "ABCDEFGHIJ"},
     {"QR==", "A"}, /* bits that stand for nothing */
-    {"QUJ=", "AB"},
-    {"fn4+", "~~>"},
-    {"QQ", NULL},
-    {"QQ=", NULL},
-    {"Q===", NULL},
-    {"====", NULL},
-    {"=", NULL},
-    {"QQ==QQ==", NULL},
-    {"QUI=QUJD", NULL},
-    {"QUJDQ=ID", NULL},
-    {"QUJ\n", NULL},
-    {"QUJDQU JD", NULL},
-    {"QUJDQUJ-", NULL},
-    {"QUJDQUJ_QUJD", NULL},
-    {"QUJD\x80UJD", NULL},
+    {"QUJ=", "AB"},     {"fn4+", "~~>"},        {"QQ", NULL},
+    {"QQ=", NULL},      {"Q===", NULL},         {"====", NULL},
+    {"=", NULL},        {"QQ==QQ==", NULL},     {"QUI=QUJD", NULL},
+    {"QUJDQ=ID", NULL}, {"QUJ\n", NULL},        {"QUJDQU JD", NULL},
+    {"QUJDQUJ-", NULL}, {"QUJDQUJ_QUJD", NULL}, {"QUJD\x80UJD", NULL},
 };
 
 /* True: it was base64, and @out is what it says. */
@@ -52,7 +38,8 @@ TEST(base64_is_the_same_wherever_it_is_cut)
             if (is_good != (rows[i].bytes != NULL))
                 fail_msg("%s in steps of %zu: %d", rows[i].text, step, is_good);
             if (is_good && !abx_str_is(abx_buf_str(&out), rows[i].bytes))
-                fail_msg("%s in steps of %zu: %.*s", rows[i].text, step, ABX_STR_FMT(abx_buf_str(&out)));
+                fail_msg("%s in steps of %zu: %.*s", rows[i].text, step,
+                         ABX_STR_FMT(abx_buf_str(&out)));
         }
 }
 

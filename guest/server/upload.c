@@ -1,6 +1,7 @@
-/* guest/server/upload.c: upload-stream: a whole file as base64 inside JSON. A body that would take much
- * memory is not held: its file is decoded on the pool while it comes, into a file without a name, and
- * takes its place once all of the body is known to be good. server-api.md 4.4, policy.md A9. */
+/* guest/server/upload.c: upload-stream: a whole file as base64 inside JSON. A body that would take
+ * much memory is not held: its file is decoded on the pool while it comes, into a file without a
+ * name, and takes its place once all of the body is known to be good. server-api.md 4.4, policy.md
+ * A9. */
 #include "guest/caps/tree.h"
 #include "guest/server/files_priv.h"
 #include "guest/server/lift.h"

@@ -1,6 +1,6 @@
-/* guest/server/view_mounts.c: the mount namespaces of views that hide something (view_system.h). Made
- * while a policy is loaded, before the server confines itself, and kept: a later policy that hides the
- * same uses the same. Security S08. */
+/* guest/server/view_mounts.c: the mount namespaces of views that hide something (view_system.h).
+ * Made while a policy is loaded, before the server confines itself, and kept: a later policy that
+ * hides the same uses the same. Security S08. */
 #include "guest/server/view_system.h"
 
 #include "lib/base/buf.h"

@@ -18,11 +18,11 @@
 
 enum { ROOTS_MAX = 1024, FDS_MAX = 4096, PATH_BYTES = 4096 };
 
-static const char *const folders[] = {"/usr",   "/bin",   "/sbin", "/lib",      "/lib32",
-                                      "/lib64", "/libx32", "/opt", "/nix/store"};
+static const char *const folders[] = {"/usr",   "/bin",    "/sbin", "/lib",      "/lib32",
+                                      "/lib64", "/libx32", "/opt",  "/nix/store"};
 static const char *const readable[] = {"/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"};
-static const char *const devices[] = {"/dev/null",   "/dev/zero",    "/dev/full", "/dev/random",
-                                      "/dev/urandom", "/dev/tty", "/dev/ptmx"};
+static const char *const devices[] = {"/dev/null",    "/dev/zero", "/dev/full", "/dev/random",
+                                      "/dev/urandom", "/dev/tty",  "/dev/ptmx"};
 /* Of /etc, by name; "ssh" and "ssl" are gone through one by one. */
 static const char *const hidden[] = {"agent-sandbox", "*shadow*", "sudoers*"};
 static const struct {
@@ -74,8 +74,8 @@ static bool is_hidden(const char *name, const char *const *patterns, size_t coun
     return false;
 }
 
-static int add_entries(struct abx__system_roots *s, const char *folder,
-                       const char *const *patterns, size_t count, struct abx_error *err);
+static int add_entries(struct abx__system_roots *s, const char *folder, const char *const *patterns,
+                       size_t count, struct abx_error *err);
 
 static int add_entry(struct abx__system_roots *s, const char *folder, const char *name,
                      struct abx_error *err)
@@ -90,8 +90,8 @@ static int add_entry(struct abx__system_roots *s, const char *folder, const char
     return add(s, path, ABX_CONFINE_READ, true, err);
 }
 
-static int add_entries(struct abx__system_roots *s, const char *folder,
-                       const char *const *patterns, size_t count, struct abx_error *err)
+static int add_entries(struct abx__system_roots *s, const char *folder, const char *const *patterns,
+                       size_t count, struct abx_error *err)
 {
     DIR *d = opendir(folder);
     const struct dirent *e;

@@ -1,8 +1,8 @@
 /* guest/server/watch.c: GET /files/watch: what changes in a folder, as server-sent events.
  *
  * As published a change is the difference of two looks, at most one an interval; but we look only
- * after the kernel has said that something happened, and seldom enough that looking takes a tenth of
- * a processor at most. Where the kernel can not tell, every interval. server-api.md 4.4, 1.5. */
+ * after the kernel has said that something happened, and seldom enough that looking takes a tenth
+ * of a processor at most. Where the kernel can not tell, every interval. server-api.md 4.4, 1.5. */
 #include "guest/server/files_priv.h"
 
 #include "guest/caps/draft.h"
@@ -300,7 +300,8 @@ static void open_watcher(struct watch *w)
     struct abx_error err = {0};
     const struct abx_watch_spec spec = {
         .path = w->path, .is_recursive = w->is_recursive, .allows_network = true};
-    if (s->is_stopping || (s->watches == NULL && abx_watches_new(&s->loop, &s->watches, &err) < 0) ||
+    if (s->is_stopping ||
+        (s->watches == NULL && abx_watches_new(&s->loop, &s->watches, &err) < 0) ||
         abx_watcher_open(s->watches, &spec, &ops, w, &w->watcher, &err) < 0)
         start_look(w); /* without the kernel */
 }
@@ -335,7 +336,8 @@ static bool read_seconds(struct abx__job *j, const char *name, double *inout)
     if (text.ptr == NULL)
         return true;
     return abx__files_seconds(text, inout) ||
-           abx__job_fail(j, 400, "ValueError", "query parameter '%s' is no number of seconds", name);
+           abx__job_fail(j, 400, "ValueError", "query parameter '%s' is no number of seconds",
+                         name);
 }
 
 static double clamp(double v, double low, double high)
@@ -352,8 +354,7 @@ static void watch_run(struct abx__job *j)
     r->interval_s = interval_s;
     r->timeout_s = duration_s;
     if (!abx__files_query_path(j, &ask.path) || !read_seconds(j, "interval", &r->interval_s) ||
-        !read_seconds(j, "timeout", &r->timeout_s) ||
-        !abx__files_judge(j, &ask, &bounds, &r->path))
+        !read_seconds(j, "timeout", &r->timeout_s) || !abx__files_judge(j, &ask, &bounds, &r->path))
         return;
     double most = abx_policy_limit_f64(j->rule, ABX_LIMIT_MAX_DURATION_SECONDS, duration_s);
     r->interval_s = clamp(r->interval_s, (double)LEAST_MS / 1000, interval_max_s);

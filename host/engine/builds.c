@@ -67,8 +67,10 @@ void abx__builds_go_on(struct abx__engine *e)
     size_t at_work = 0;
     if (e->is_sweeping)
         return;
-    abx_list_foreach(j, &e->builds->jobs, struct abx__job, node) at_work +=
-        j->phase == ABX__STEPPING || j->phase == ABX__REHEARSING ? 1 : 0;
+    abx_list_foreach(j, &e->builds->jobs, struct abx__job, node)
+    {
+        at_work += j->phase == ABX__STEPPING || j->phase == ABX__REHEARSING ? 1 : 0;
+    }
     abx_list_foreach(j, &e->builds->jobs, struct abx__job, node)
     {
         if (j->phase != ABX__QUEUED || at_work >= ABX__BUILDS_AT_ONCE)
@@ -108,7 +110,10 @@ void abx__builds_joined(struct abx__job *runner, void (*fn)(struct abx__job *j, 
 void abx__builds_poke(struct abx__engine *e)
 {
     struct abx__job *j;
-    abx_list_foreach(j, &e->builds->jobs, struct abx__job, node) abx__job_poke(j);
+    abx_list_foreach(j, &e->builds->jobs, struct abx__job, node)
+    {
+        abx__job_poke(j);
+    }
 }
 
 size_t abx__builds_count(const struct abx__engine *e)

@@ -27,7 +27,7 @@ enum step {
 static int reserve(struct abx_store *s, struct abx_store_sandbox *row)
 {
     struct abx_error err;
-    return abx_store_reserve(s, (char(*)[ABX_STORE_ID_LEN + 1])row->id, 1, &err);
+    return abx_store_reserve(s, (char(*)[ABX_STORE_ID_LEN + 1]) row->id, 1, &err);
 }
 
 static int begin(struct abx_store *s, struct abx_store_sandbox *row)
@@ -72,8 +72,12 @@ static int commit_kill(struct abx_store *s, struct abx_store_sandbox *row)
 }
 
 static int (*const steps[STEP_COUNT])(struct abx_store *s, struct abx_store_sandbox *row) = {
-    [RESERVED] = reserve,         [CREATE_BEGUN] = begin,       [MADE] = make,
-    [CREATE_COMMITTED] = commit,  [DESTROY_BEGUN] = begin_kill, [REMOVED] = remove_it,
+    [RESERVED] = reserve,
+    [CREATE_BEGUN] = begin,
+    [MADE] = make,
+    [CREATE_COMMITTED] = commit,
+    [DESTROY_BEGUN] = begin_kill,
+    [REMOVED] = remove_it,
     [DESTROY_COMMITTED] = commit_kill,
 };
 

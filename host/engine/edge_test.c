@@ -245,8 +245,8 @@ static void expect_private(int port, const char *traffic)
 {
     static const struct {
         const char *method, *path;
-    } routes[] = {{"GET", "/health"},    {"POST", "/execute"},
-                  {"GET", "/contexts"},  {"POST", "/contexts"},
+    } routes[] = {{"GET", "/health"},        {"POST", "/execute"},
+                  {"GET", "/contexts"},      {"POST", "/contexts"},
                   {"DELETE", "/contexts/x"}, {"POST", "/contexts/x/restart"},
                   {"OPTIONS", "/execute"}};
     char two[300];

@@ -35,10 +35,10 @@ struct abx__engine {
     struct abx_http_pool *pool;
     struct abx_isolation isolation;
     struct abx__reserve reserve; /* reserve.c */
-    struct abx_map sandboxes; /* id -> struct abx__sandbox, of every state but dead */
-    int sandboxes_fd;         /* STATE/sandboxes, O_PATH */
-    int files_fd;             /* a folder of the network side: uploaded files */
-    size_t sinks;             /* bodies being received into it */
+    struct abx_map sandboxes;    /* id -> struct abx__sandbox, of every state but dead */
+    int sandboxes_fd;            /* STATE/sandboxes, O_PATH */
+    int files_fd;                /* a folder of the network side: uploaded files */
+    size_t sinks;                /* bodies being received into it */
     unsigned char link_key[32];
     struct abx__builds *builds; /* builds.c */
     size_t imports;             /* of images, under way; exports too while they read layers */

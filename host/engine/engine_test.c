@@ -191,10 +191,9 @@ TEST(create_refuses_what_it_can_not_do)
                              "\"network\":{\"allowPublicTraffic\":false}}"),
                      400);
     assert_true(kit_said("unless you enable secure envd access via 'secure' flag."));
-    assert_int_equal(
-        kit_ask("POST", "/v2/sandboxes", NULL,
-                "{\"templateID\":\"host\",\"network\":{\"allowPublicTraffic\":true}}"),
-        201);
+    assert_int_equal(kit_ask("POST", "/v2/sandboxes", NULL,
+                             "{\"templateID\":\"host\",\"network\":{\"allowPublicTraffic\":true}}"),
+                     201);
     assert_true(kit_said("\"trafficAccessToken\":null"));
     kit.e.no_host_template = true;
     assert_int_equal(kit_ask("POST", "/v2/sandboxes", NULL, host_body), 404);

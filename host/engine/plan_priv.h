@@ -13,9 +13,9 @@ struct abx__plan_step {
 };
 struct abx__plan {
     struct abx_str from_image, from_template, start, ready;
-    struct abx_str envd_inject;  /* "true", "false" or empty */
+    struct abx_str envd_inject;     /* "true", "false" or empty */
     bool proc_hidepid, has_hidepid; /* has_hidepid: it was said; else as what it is built on */
-    struct abx_json_array steps; /* struct abx__plan_step */
+    struct abx_json_array steps;    /* struct abx__plan_step */
     bool force;
 };
 /** Decodes and checks; strings live in @a. Errors name the step: INVALID_ARGUMENT, UNIMPLEMENTED.

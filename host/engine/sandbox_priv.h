@@ -39,14 +39,14 @@ struct abx__sandbox {
     char alias[ABX_STORE_NAME_MAX + 1];
     char build_id[ABX_STORE_BUILD_LEN + 1];
     uint32_t cpu, memory_mb;
-    struct abx__blueprint *blueprint;    /* NULL for one of an earlier engine */
-    struct abx__boot *boot;              /* while start and ready run */
-    struct abx_str server_tokens;        /* JSON object; len 0: none */
-    struct abx_buf detail;               /* of the failure: the last lines of output */
-    bool is_hidden;                      /* a build's own: never shown, never adopted */
-    char token[ABX_STORE_TOKEN_LEN + 1]; /* "" when not secured */
+    struct abx__blueprint *blueprint;            /* NULL for one of an earlier engine */
+    struct abx__boot *boot;                      /* while start and ready run */
+    struct abx_str server_tokens;                /* JSON object; len 0: none */
+    struct abx_buf detail;                       /* of the failure: the last lines of output */
+    bool is_hidden;                              /* a build's own: never shown, never adopted */
+    char token[ABX_STORE_TOKEN_LEN + 1];         /* "" when not secured */
     char traffic_token[ABX_STORE_TOKEN_LEN + 1]; /* of ports but envd's; "" when they are public */
-    struct abx_arena arena;              /* metadata and envs */
+    struct abx_arena arena;                      /* metadata and envs */
     struct abx_json_map metadata;
     struct abx_str metadata_text, envs_text; /* JSON objects; envs with the platform's own */
     uint32_t timeout_s;
@@ -80,7 +80,7 @@ struct abx__create {
     uint32_t timeout_s;
     bool is_secure;
     bool is_private; /* its ports, envd's aside, need a token of their own; only when secure */
-    bool is_hidden; /* provisioned only: start and ready are the caller's; dies with the engine */
+    bool is_hidden;  /* provisioned only: start and ready are the caller's; dies with the engine */
     const struct abx_json_map *metadata, *envs;
 };
 

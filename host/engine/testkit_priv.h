@@ -4,10 +4,10 @@
  * The functions of runtime.h are defined here, so the linker takes none of host/runtime. A made
  * sandbox is the folder STATE/sandboxes/ID with run/gateway.sock; it "lives" while that exists. */
 #pragma once
-#include "host/engine/testkit_export_priv.h"
 #include "host/engine/api_priv.h"
 #include "host/engine/builds_priv.h"
 #include "host/engine/edge_priv.h"
+#include "host/engine/testkit_export_priv.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"

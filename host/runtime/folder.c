@@ -143,8 +143,8 @@ static int make_sockets(const struct abx__worker *w, struct abx__folder *f)
     f->listen = abx_fd_listen_unix(f->dir, "shim.sock", SOCK_SEQPACKET, ABX_SHIM_CLIENTS);
     if (f->listen < 0)
         return f->listen;
-    f->log = openat(f->dir, "console.log",
-                    O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    f->log =
+        openat(f->dir, "console.log", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     return f->log < 0 ? -errno : 0;
 }
 
@@ -310,8 +310,7 @@ void abx__folders_fill(struct abx__worker *w, int count)
             m->w = w;
             m->folder = f;
         }
-        if (f == NULL ||
-            abx_work_start(&m->work, &w->loop, making_run, making_done, m, &err) < 0) {
+        if (f == NULL || abx_work_start(&m->work, &w->loop, making_run, making_done, m, &err) < 0) {
             free(f);
             free(m);
             return;
@@ -322,8 +321,7 @@ void abx__folders_fill(struct abx__worker *w, int count)
 
 int abx__folder_take(struct abx__worker *w, bool is_step, struct abx__folder *ret)
 {
-    struct abx__folder *f =
-        is_step ? NULL : abx_list_first(&w->folders, struct abx__folder, node);
+    struct abx__folder *f = is_step ? NULL : abx_list_first(&w->folders, struct abx__folder, node);
     if (f == NULL)
         return abx__folder_make(w, is_step, ret);
     abx_list_remove(&f->node);

@@ -23,8 +23,11 @@ enum { LIBS_MAX = 64, COPY_MAX = 256 * 1024 * 1024 };
 
 static const char guest_dir[] = ".fce2b";
 static const char guest_file[] = ".fce2b/abx-guest";
-static const char *const guest_names[] = {".fce2b/entrypoint", ".fce2b/gateway", ".fce2b/envd",
-                                          ".fce2b/step", ".fce2b/agent-sandbox-server",
+static const char *const guest_names[] = {".fce2b/entrypoint",
+                                          ".fce2b/gateway",
+                                          ".fce2b/envd",
+                                          ".fce2b/step",
+                                          ".fce2b/agent-sandbox-server",
                                           ".fce2b/sandbox-code-interpreter"};
 /* Mount points and folders that an image need not have; what it has in them stays visible. */
 static const struct {

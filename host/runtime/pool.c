@@ -269,8 +269,7 @@ void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is
 static bool are_alike(const struct abx_sandbox_spec *a, const struct abx_sandbox_spec *b)
 {
     return a->layer_count == b->layer_count && a->host_opt == b->host_opt && !a->is_step &&
-           !b->is_step &&
-           memcmp(a->layers, b->layers, a->layer_count * sizeof(a->layers[0])) == 0;
+           !b->is_step && memcmp(a->layers, b->layers, a->layer_count * sizeof(a->layers[0])) == 0;
 }
 
 static int *count_of(struct abx__worker *w, const struct warm *p)
@@ -323,8 +322,8 @@ static int add_rooted(struct abx__worker *w, struct warm *p, struct abx_error *e
     return r;
 }
 
-static int add(struct abx__worker *w, int (*fn)(struct abx__worker *, struct warm *,
-                                                struct abx_error *))
+static int add(struct abx__worker *w,
+               int (*fn)(struct abx__worker *, struct warm *, struct abx_error *))
 {
     struct abx_error err; /* the next create tells why */
     struct warm *p = calloc(1, sizeof(*p));

@@ -61,7 +61,7 @@ struct abx_sandbox_spec {
     uint32_t memory_mb, cpu_count, pids_max;
     bool host_opt;  /* bind /opt too */
     bool hide_pids; /* /proc shows a process only what it may trace (M18) */
-    bool is_step;  /* PID 1 is the role `step`: see abx_runtime_step() */
+    bool is_step;   /* PID 1 is the role `step`: see abx_runtime_step() */
     uint32_t layer_count;
     struct abx_digest layers[ABX_LAYERS_MAX]; /* topmost first */
 };

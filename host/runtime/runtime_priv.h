@@ -324,8 +324,8 @@ struct abx__worker {
     struct abx_map boxes;                        /* id -> struct abx__box */
     unsigned char slots[ABX__IDS_SLOTS / 8 + 1]; /* taken ones */
     uint32_t next_slot;
-    struct abx_list warm;    /* pool.c */
-    struct abx_list folders; /* folder.c */
+    struct abx_list warm;          /* pool.c */
+    struct abx_list folders;       /* folder.c */
     int plain_count, rooted_count; /* of `warm`: without and with a root */
     int folder_count, folders_making, ending_count, import_count;
     /* What roots are made for: a sandbox like the last two, if these were alike; else the one

@@ -295,7 +295,8 @@ static int body_setuid(struct kit *k)
 {
     return with_one(k, look_setuid);
 }
-/* The template option proc_hidepid. Where it is off a domain of Landlock still sees all of its uid. */
+/* The template option proc_hidepid. Where it is off a domain of Landlock still sees all of its uid.
+ */
 static int body_hide_pids(struct kit *k)
 {
     CHECK(kit_start(k) == 0);

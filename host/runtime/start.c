@@ -116,13 +116,12 @@ static int send_request(struct start *s, const struct abx__started *shim, struct
         return abx_err_set(err, ABX_INTERNAL, "the list of operations is too long");
     head.op_bytes = (uint32_t)(message.len - sizeof(head));
     memcpy(message.ptr, &head, sizeof(head));
-    int fds[ABX_SHIM_FD_MAX] = {
-        [ABX_SHIM_FD_GATEWAY] = f->is_step ? s->line : f->gateway,
-        [ABX_SHIM_FD_LISTEN] = f->listen,
-        [ABX_SHIM_FD_FOLDER] = f->dir,
-        [ABX_SHIM_FD_LOG] = f->log,
-        [ABX_SHIM_FD_FS] = f->fs,
-        [ABX_SHIM_FD_EXTRA] = f->extra >= 0 ? f->extra : f->fs};
+    int fds[ABX_SHIM_FD_MAX] = {[ABX_SHIM_FD_GATEWAY] = f->is_step ? s->line : f->gateway,
+                                [ABX_SHIM_FD_LISTEN] = f->listen,
+                                [ABX_SHIM_FD_FOLDER] = f->dir,
+                                [ABX_SHIM_FD_LOG] = f->log,
+                                [ABX_SHIM_FD_FS] = f->fs,
+                                [ABX_SHIM_FD_EXTRA] = f->extra >= 0 ? f->extra : f->fs};
     memcpy(fds + ABX_SHIM_FD_LOWER0, s->lowers.fds, s->lowers.count * sizeof(int));
     ssize_t n = abx_fd_send(shim->control_fd, message.ptr, message.len, fds,
                             ABX_SHIM_FD_LOWER0 + s->lowers.count);

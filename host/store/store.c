@@ -354,9 +354,8 @@ static int destroy_begin(struct abx_store *s, const void *arg, struct abx_error 
     if (sqlite3_changes(s->db) == 1)
         return put_intent(s, d->id, "destroy", err);
     /* One whose creation failed has its intent only. */
-    return has_intent(s, d->id)
-               ? 0
-               : abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s", d->id);
+    return has_intent(s, d->id) ? 0
+                                : abx_err_set(err, ABX_NOT_FOUND, "database: no sandbox %s", d->id);
 }
 
 int abx_store_destroy_begin(struct abx_store *s, const char *id, const char *state,

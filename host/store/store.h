@@ -27,10 +27,10 @@ struct abx_store_sandbox {
     char build_id[37];            /* of the template; "" for "host" */
     char alias[132];              /* what the template was called at that time */
     struct abx_str server_tokens; /* JSON object: variable to token; "" when there are none */
-    char token[ABX_STORE_TOKEN_LEN + 1]; /* envd's access token; "" when not secured */
+    char token[ABX_STORE_TOKEN_LEN + 1];         /* envd's access token; "" when not secured */
     char traffic_token[ABX_STORE_TOKEN_LEN + 1]; /* of all other ports; "" when they are public */
-    struct abx_str metadata, envs;       /* JSON objects */
-    int64_t started_ns, end_ms;          /* wall clock */
+    struct abx_str metadata, envs;               /* JSON objects */
+    int64_t started_ns, end_ms;                  /* wall clock */
     int64_t shim_pid, init_pid;
     uint64_t shim_start; /* field 22 of /proc/PID/stat */
 };

@@ -1,8 +1,9 @@
-/* abx/commands.h: commands of agent-sandbox-server in C: a shared object for `serve --commands x.so`.
+/* abx/commands.h: commands of agent-sandbox-server in C: a shared object for `serve --commands
+ * x.so`.
  *
  *     #include <abx/commands.h>
- *     static void greet(struct abx_call *call, const char *args, void *arg) { ... abx_reply(call, "\"hi\""); }
- *     int abx_commands_register(struct abx_registry *r)
+ *     static void greet(struct abx_call *call, const char *args, void *arg) { ... abx_reply(call,
+ * "\"hi\""); } int abx_commands_register(struct abx_registry *r)
  *     {
  *         static const struct abx_command c = {.name = "greet", .run = greet};
  *         return abx_command_add(r, &c);
@@ -53,8 +54,9 @@ int abx_commands_register(struct abx_registry *registry);
 /** Strings are copied. 0; -1: no name, no function, or no memory. */
 int abx_command_add(struct abx_registry *registry, const struct abx_command *command);
 
-/** Ends the call with a JSON value; NULL: null, or the end of what abx_chunk() began. 0; -1: the call
- * has its answer already, or the value is no JSON (then the caller gets a 500 that says so). */
+/** Ends the call with a JSON value; NULL: null, or the end of what abx_chunk() began. 0; -1: the
+ * call has its answer already, or the value is no JSON (then the caller gets a 500 that says so).
+ */
 int abx_reply(struct abx_call *call, const char *json);
 /** Ends the call with an error: {"error": message, "type": type}. @status 400..599, else 500. */
 int abx_fail(struct abx_call *call, int status, const char *type, const char *message);

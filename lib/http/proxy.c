@@ -309,6 +309,9 @@ void abx_http_proxy_cut(struct abx_http_pool *pool, struct abx_str target)
         return;
     up->refs++;
     struct abx__exchange *x;
-    abx_list_foreach(x, &up->proxied, struct abx__exchange, node) cut(x);
+    abx_list_foreach(x, &up->proxied, struct abx__exchange, node)
+    {
+        cut(x);
+    }
     abx__upstream_unref(up);
 }

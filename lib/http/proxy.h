@@ -19,8 +19,8 @@ struct abx_http_proxy_options {
     void *arg;
     const struct abx_http_extra *add; /* appended; a NULL name ends */
     bool any_upgrade;                 /* else only websocket */
-    bool takes_whole; /* the upstream does nothing before it has a whole request (client.h) */
-    struct abx_str host;              /* replaces Host when ptr != NULL */
+    bool takes_whole;    /* the upstream does nothing before it has a whole request (client.h) */
+    struct abx_str host; /* replaces Host when ptr != NULL */
     /** No connection or no answer, and nothing sent to the client yet: @req is the caller's again
      *  (callbacks cleared, the rest of its body paused): answer it here or later. err->sys != 0
      *  (ECONNREFUSED, ENOENT...): no connection was made and no body byte was taken, so the caller

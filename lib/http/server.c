@@ -42,7 +42,9 @@ static void watch_listeners(struct abx_http_server *s)
     bool on = !s->is_full && !s->is_backing_off && !s->closing;
     struct abx_http_listener *l;
     abx_list_foreach(l, &s->listeners, struct abx_http_listener, node)
+    {
         abx_poll_set(&l->poll, on ? ABX_POLL_IN : 0);
+    }
 }
 
 static void on_backoff(struct abx_timer *t)
@@ -216,7 +218,10 @@ static void on_listener_closed(void *owner)
 static void shut_conns(struct abx_http_server *s, bool now)
 {
     struct abx_http_conn *c;
-    abx_list_foreach(c, &s->conns, struct abx_http_conn, node) abx__http_conn_shut(c, now);
+    abx_list_foreach(c, &s->conns, struct abx_http_conn, node)
+    {
+        abx__http_conn_shut(c, now);
+    }
 }
 
 static void on_grace_over(struct abx_timer *t)

@@ -39,13 +39,14 @@ struct abx_http_req {
 struct abx_http_server_options {
     void (*on_request)(struct abx_http_req *req);
     void *user;
-    uint32_t head_timeout_ms; /* from first byte to complete head; default 30 s */
-    uint32_t idle_timeout_ms; /* between requests; default 640 s */
-    uint32_t max_conns;       /* beyond: the listener pauses; default 2,000 */
+    uint32_t head_timeout_ms;  /* from first byte to complete head; default 30 s */
+    uint32_t idle_timeout_ms;  /* between requests; default 640 s */
+    uint32_t max_conns;        /* beyond: the listener pauses; default 2,000 */
     uint32_t first_timeout_ms; /* from the accept to the first byte; default: the idle one */
     bool turns_away;           /* beyond max_conns: 503 and the end, 64 of them at a time */
-    size_t high_water;        /* write queue per connection; default 64 KiB */
-    /** The tag of a connection that a listener has accepted, -1 to refuse it. NULL: the listener's. */
+    size_t high_water;         /* write queue per connection; default 64 KiB */
+    /** The tag of a connection that a listener has accepted, -1 to refuse it. NULL: the listener's.
+     */
     int (*on_accept)(void *user, int fd, int listener_tag);
     /** Writes the JSON body that says why a request was not parsed. NULL: {"code","message"}. */
     void (*refusal)(void *user, int status, const char *message, struct abx_buf *out);

@@ -28,10 +28,10 @@ struct abx_http_conn {
     struct abx_buf out;     /* of the answer: bytes that go with the next write */
     struct abx_buf pending; /* read, but not yet wanted; at most one scratch buffer */
     struct abx_defer later;
-    uint64_t deadline_ms; /* loop time; 0: none */
-    uint64_t body_left;   /* of a declared answer */
+    uint64_t deadline_ms;        /* loop time; 0: none */
+    uint64_t body_left;          /* of a declared answer */
     char peer[INET6_ADDRSTRLEN]; /* asked for once; empty: not yet, or it is gone */
-    size_t discarded;     /* bytes of the body that nobody wanted */
+    size_t discarded;            /* bytes of the body that nobody wanted */
     enum abx__http_in in;
     enum abx__http_out out_state;
     enum abx__http_frame frame;
@@ -43,7 +43,7 @@ struct abx_http_conn {
     bool peer_eof;
     bool told_eof;
     bool is_tunnel;
-    bool is_turned_away; /* beyond max_conns */
+    bool is_turned_away;                     /* beyond max_conns */
     const struct abx_stream_ops *tunnel_ops; /* of the caller */
     struct abx_stream_ops tunnel;            /* the same, but we end the stream */
 };

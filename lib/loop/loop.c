@@ -284,9 +284,9 @@ void abx_signal_close(struct abx_signal *s, abx_closed_fn *closed)
     uv_close((uv_handle_t *)&s->uv, on_signal_closed);
 }
 
-/* A job is the loop's, then the pool's, then the loop's again, which libuv orders by its mutexes. As it
- * is not compiled for ThreadSanitizer, that now and then loses sight of them and reports all that a
- * job touches: so the order is told. */
+/* A job is the loop's, then the pool's, then the loop's again, which libuv orders by its mutexes.
+ * As it is not compiled for ThreadSanitizer, that now and then loses sight of them and reports all
+ * that a job touches: so the order is told. */
 #ifdef __SANITIZE_THREAD__
 static void give(struct abx_work *w)
 {

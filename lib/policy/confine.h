@@ -1,18 +1,18 @@
 /* lib/policy/confine.h: the key `confine` of a document, and the view that a process is held to.
  *
- * Pure: what the kernel must hold, not how. The caller resolves links (a root is what its path means
- * at the start, security S17) and says which layers its kernel has. Spec: policy.md C1, C2;
+ * Pure: what the kernel must hold, not how. The caller resolves links (a root is what its path
+ * means at the start, security S17) and says which layers its kernel has. Spec: policy.md C1, C2;
  * security.md S03-S11. */
 #pragma once
 #include "lib/base/arena.h"
 #include "lib/policy/policy.h"
 
 enum { /* layers, as bits; the same as those of lib/proc/confine.h */
-    ABX_LAYER_FILES = 1,
-    ABX_LAYER_SIGNALS = 2,
-    ABX_LAYER_NETWORK = 4,
-    ABX_LAYER_SECCOMP = 8,
-    ABX_LAYER_ALL = 15
+       ABX_LAYER_FILES = 1,
+       ABX_LAYER_SIGNALS = 2,
+       ABX_LAYER_NETWORK = 4,
+       ABX_LAYER_SECCOMP = 8,
+       ABX_LAYER_ALL = 15
 };
 
 enum abx_rlimit {
@@ -32,7 +32,7 @@ struct abx_policy_ports {
 };
 struct abx_policy_network {
     struct abx_policy_ports connect, bind;
-    bool is_set; /* the document has the key */
+    bool is_set;           /* the document has the key */
     int udp, unix_sockets; /* 0, 1; -1: not said */
 };
 struct abx_policy_confine {
@@ -55,15 +55,17 @@ const struct abx_policy_confine *abx_policy_confinement(const struct abx_policy 
 /** "off", "auto", "require", "advisory". */
 const char *abx_confine_mode_name(enum abx_confine_mode mode);
 
-/** What the kernel holds a process to that is started for an identity through an endpoint. Lists and
- *  texts live in the arena or the policy. */
+/** What the kernel holds a process to that is started for an identity through an endpoint. Lists
+ * and texts live in the arena or the policy. */
 struct abx_policy_view {
     struct abx_str_list read, write; /* roots with their links followed; write can be read too */
     /* Files and folders that no process may see: denied by name wherever a file endpoint would show
-     * them, or by the endpoint itself. Landlock can not subtract: a mount over each holds it (S08). */
+     * them, or by the endpoint itself. Landlock can not subtract: a mount over each holds it (S08).
+     */
     struct abx_str_list hidden;
-    bool has_deny;    /* some pattern denies */
-    bool is_advisory; /* one of them is not among `hidden`: wildcards, nothing there, the system's */
+    bool has_deny; /* some pattern denies */
+    bool
+        is_advisory; /* one of them is not among `hidden`: wildcards, nothing there, the system's */
     struct abx_policy_ports connect, bind;
     bool no_udp, no_unix;
     bool is_narrow;     /* neither holds "*" nor is the only identity */

@@ -219,8 +219,9 @@ static bool read_amount(struct abx__load *l, const struct abx_json_node *n, bool
     if (is_bytes && n->kind == ABX_JSON_STR_NODE && !abx__size_parse(n->text, &v))
         v = 0;
     if (!(v >= 1))
-        return abx__mistake(l, n, is_bytes ? "expected a size: 1048576, \"10MB\", \"1GiB\""
-                                           : "expected a number above 0");
+        return abx__mistake(l, n,
+                            is_bytes ? "expected a size: 1048576, \"10MB\", \"1GiB\""
+                                     : "expected a number above 0");
     *ret = v < 9e18 ? (uint64_t)v : UINT64_MAX / 2;
     return true;
 }

@@ -12,7 +12,7 @@
 
 #define TOKENS                                                                                     \
     "\"auth\":{\"tokens\":["                                                                       \
-    "{\"id\":\"wide\",\"scopes\":[\"*\"],\"token_sha256\":"                                       \
+    "{\"id\":\"wide\",\"scopes\":[\"*\"],\"token_sha256\":"                                        \
     "\"0000000000000000000000000000000000000000000000000000000000000000\"},"                       \
     "{\"id\":\"reader\",\"scopes\":[\"files:read\",\"process:*\"],\"token_sha256\":"               \
     "\"0000000000000000000000000000000000000000000000000000000000000001\"},"                       \
@@ -88,7 +88,8 @@ static void check(const struct row *row)
 TEST(views_follow_from_file_endpoints_scopes_and_own_paths)
 {
     static const struct row rows[] = {
-        {"{\"confine\":\"auto\"}", "anonymous", "shell", "r /home/user;w /home/user;c any;b any; needs 9"},
+        {"{\"confine\":\"auto\"}", "anonymous", "shell",
+         "r /home/user;w /home/user;c any;b any; needs 9"},
         {"{" TOKENS "\"confine\":\"auto\"}", "wide", "shell",
          "r /home/user;w /home/user;c any;b any; needs 11"},
         {"{" TOKENS "\"confine\":\"auto\"}", "reader", "shell",
@@ -99,16 +100,19 @@ TEST(views_follow_from_file_endpoints_scopes_and_own_paths)
         {"{" TOKENS "\"confine\":\"auto\"}", "runner", "shell",
          "r;w /home/user;c 80 443;b any;-unix needs 15"},
         /* roots of readers and writers apart */
-        {"{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/home/user\",\"/data\"]}},"
+        {"{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/home/"
+         "user\",\"/data\"]}},"
          "\"files_mkdir\":{\"paths\":{\"allow\":[\"/home/user\"]}},"
          "\"files_upload_stream\":{\"paths\":{\"allow\":[\"/home/user\"]}},"
          "\"files_move\":{\"paths\":{\"allow\":[\"/home/user\"]}},"
          "\"files_delete\":{\"paths\":{\"read_only\":true}}}}",
          "anonymous", "shell", "r /home/user /data;w /home/user;c any;b any; needs 9"},
         /* the endpoint's own rule cuts both */
-        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"allow\":[\"/home/user/a\"]}}}}",
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"allow\":[\"/home/user/"
+         "a\"]}}}}",
          "anonymous", "shell", "r /home/user/a;w /home/user/a;c any;b any; needs 9"},
-        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"allow\":[\"/srv\",\"/\"]}}}}",
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"allow\":[\"/srv\",\"/"
+         "\"]}}}}",
          "anonymous", "shell", "r /home/user;w /home/user;c any;b any; needs 9"},
         {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"allow\":[\"/home/use\"]}}}}",
          "anonymous", "shell", "r;w;c any;b any; needs 9"},
@@ -117,12 +121,13 @@ TEST(views_follow_from_file_endpoints_scopes_and_own_paths)
         /* everything, and what is added */
         {"{\"confine\":\"auto\",\"base_dir\":\"/\"}", "anonymous", "shell",
          "r /;w /;c any;b any; needs 0"},
-        {"{\"confine\":{\"mode\":\"auto\",\"read\":[\"/usr/share/x\"],\"write\":[\"/var/cache/../c\"]}}",
+        {"{\"confine\":{\"mode\":\"auto\",\"read\":[\"/usr/share/x\"],\"write\":[\"/var/cache/../"
+         "c\"]}}",
          "anonymous", "shell",
          "r /home/user /usr/share/x;w /home/user /var/c;c any;b any; needs 9"},
         /* nothing of /proc, /sys, /dev */
-        {"{\"confine\":{\"mode\":\"auto\",\"read\":[\"/proc/1\",\"/dev\",\"/sys/x\"]}}", "anonymous",
-         "shell", "r /home/user;w /home/user;c any;b any; needs 9"},
+        {"{\"confine\":{\"mode\":\"auto\",\"read\":[\"/proc/1\",\"/dev\",\"/sys/x\"]}}",
+         "anonymous", "shell", "r /home/user;w /home/user;c any;b any; needs 9"},
         /* the network as written holds for all */
         {"{" TOKENS "\"confine\":{\"mode\":\"auto\",\"network\":{\"connect_ports\":[8080],"
          "\"bind_ports\":[],\"udp\":false,\"unix\":true}}}",
@@ -160,16 +165,20 @@ TEST(what_is_denied_by_name_everywhere_is_hidden)
         {FILES("{\"allow\":[\"/\"],\"deny\":[\"/etc/passwd\",\"/usr\",\"/proc\",\"/srv\"]}"), NULL,
          "shell", "/srv deny advisory"},
         /* one that shows it is enough; one that denies what lies above hides it too */
-        {"{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":{\"deny\":[\"/home/user/a\"]}},"
+        {"{\"confine\":\"auto\",\"endpoints\":{\"files_*\":{\"paths\":{\"deny\":[\"/home/user/"
+         "a\"]}},"
          "\"files_list\":{\"paths\":{\"deny\":[]}}}}",
          NULL, "shell", "/home/user/a deny"},
-        {"{\"confine\":\"auto\",\"endpoints\":{\"files_delete\":{\"paths\":{\"deny\":[\"/home/user/a\"]"
+        {"{\"confine\":\"auto\",\"endpoints\":{\"files_delete\":{\"paths\":{\"deny\":[\"/home/user/"
+         "a\"]"
          "}}}}",
          NULL, "shell", "deny advisory"},
         /* the endpoint's own, for what runs through it */
-        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/a\"]}}}}",
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/"
+         "a\"]}}}}",
          NULL, "shell", "/home/user/a deny"},
-        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/a\"]}}}}",
+        {"{\"confine\":\"auto\",\"endpoints\":{\"shell\":{\"paths\":{\"deny\":[\"/home/user/"
+         "a\"]}}}}",
          NULL, "process_start", ""},
     };
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
@@ -181,15 +190,16 @@ TEST(what_is_denied_by_name_everywhere_is_hidden)
         abx_buf_init(&out, 4096);
         abx_arena_init(&a, 4 << 20);
         assert_true(abx_policy_identity_at(p, 0, &who));
-        assert_int_equal(abx_policy_view(p, abx_policy_rule(p, abx_str(rows[i].endpoint)), &who, NULL,
-                                         NULL, &a, &v),
+        assert_int_equal(abx_policy_view(p, abx_policy_rule(p, abx_str(rows[i].endpoint)), &who,
+                                         NULL, NULL, &a, &v),
                          0);
         for (size_t k = 0; k < v.hidden.count; k++)
             abx_buf_putf(&out, "%s%.*s", k ? " " : "", ABX_STR_FMT(v.hidden.items[k]));
         abx_buf_putf(&out, "%s%s", v.has_deny ? (v.hidden.count ? " deny" : "deny") : "",
                      v.is_advisory ? " advisory" : "");
         if (strcmp(out.ptr, rows[i].want) != 0)
-            fail_msg("%s by %s: '%s', not '%s'", rows[i].text, rows[i].endpoint, out.ptr, rows[i].want);
+            fail_msg("%s by %s: '%s', not '%s'", rows[i].text, rows[i].endpoint, out.ptr,
+                     rows[i].want);
         abx_arena_done(&a);
         abx_policy_unref(p);
     }
@@ -218,9 +228,8 @@ TEST(a_root_that_links_outside_is_cut_off)
     struct abx_arena a;
     abx_arena_init(&a, 4 << 20);
     assert_true(abx_policy_identity_at(p, 0, &who));
-    assert_int_equal(abx_policy_view(p, abx_policy_rule(p, ABX_STR("shell")), &who, resolve, NULL,
-                                     &a, &v),
-                     0);
+    assert_int_equal(
+        abx_policy_view(p, abx_policy_rule(p, ABX_STR("shell")), &who, resolve, NULL, &a, &v), 0);
     assert_int_equal(v.read.count, 0);
     assert_int_equal(v.write.count, 0);
     abx_arena_done(&a);
@@ -229,7 +238,8 @@ TEST(a_root_that_links_outside_is_cut_off)
 
 TEST(a_confinement_from_elsewhere_replaces_the_documents)
 {
-    struct abx_policy *p = load("{\"confine\":\"off\"}", "{\"mode\":\"require\",\"nested_pty\":true}"),
+    struct abx_policy *p = load("{\"confine\":\"off\"}",
+                                "{\"mode\":\"require\",\"nested_pty\":true}"),
                       *q = load("{\"confine\":\"off\"}", NULL);
     assert_int_equal(abx_policy_confine(p), ABX_CONFINE_REQUIRE);
     assert_true(abx_policy_confinement(p)->nested_pty);
@@ -247,7 +257,8 @@ TEST(layers_are_missing_where_a_caller_reaches_what_needs_them)
     assert_int_equal(abx_policy_missing_layers(p, ABX_LAYER_ALL & ~ABX_LAYER_SIGNALS),
                      ABX_LAYER_SIGNALS);
     abx_policy_unref(p);
-    p = load("{\"confine\":\"auto\",\"endpoints\":{\"*\":{\"enabled\":false},\"files_list\":{\"enabled\":true}}}",
+    p = load("{\"confine\":\"auto\",\"endpoints\":{\"*\":{\"enabled\":false},\"files_list\":{"
+             "\"enabled\":true}}}",
              NULL);
     assert_int_equal(abx_policy_missing_layers(p, 0), 0);
     abx_policy_unref(p);

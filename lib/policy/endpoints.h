@@ -58,12 +58,12 @@ enum abx_param {
 enum abx_path_op { ABX_OP_READ, ABX_OP_WRITE, ABX_OP_DELETE, ABX_OP_EXEC, ABX_OP__COUNT };
 
 enum {
-    ABX_EP_PATHS = 1,     /* takes `paths` */
-    ABX_EP_EXEC = 2,      /* counts as executing */
-    ABX_EP_STREAMING = 4, /* answers with a stream */
-    ABX_EP_OPEN = 8,      /* asks for no credential */
-    ABX_EP_VIRTUAL = 16,  /* no HTTP route: the terminal's WebSocket */
-    ABX_EP_ALWAYS = 32,   /* can not be disabled */
+    ABX_EP_PATHS = 1,      /* takes `paths` */
+    ABX_EP_EXEC = 2,       /* counts as executing */
+    ABX_EP_STREAMING = 4,  /* answers with a stream */
+    ABX_EP_OPEN = 8,       /* asks for no credential */
+    ABX_EP_VIRTUAL = 16,   /* no HTTP route: the terminal's WebSocket */
+    ABX_EP_ALWAYS = 32,    /* can not be disabled */
     ABX_EP_EXTENSION = 64, /* not a published endpoint: bounded by its parents (policy.md C5) */
     ABX_EP_YIELDS = 128,   /* a custom route of the same path is asked first (security S31) */
 };

@@ -1,5 +1,5 @@
-/* lib/policy/hide.c: which denied files and folders a process is not to see at all. Landlock adds up
- * what is allowed and takes nothing away again; what is denied by its name can be mounted over.
+/* lib/policy/hide.c: which denied files and folders a process is not to see at all. Landlock adds
+ * up what is allowed and takes nothing away again; what is denied by its name can be mounted over.
  *
  * A process may read what the file endpoints show (policy.md C2), so hidden is what none of them
  * shows: every one that reaches it denies it. The endpoint's own patterns go on top. The narrower a
@@ -13,10 +13,10 @@
 enum { HIDDEN_MAX = 64 };
 
 /* Without them no program runs; every process has them (S06). */
-static const struct abx_str systems[] = {
-    {"/usr", 4}, {"/bin", 4},   {"/sbin", 5}, {"/lib", 4}, {"/lib32", 6}, {"/lib64", 6},
-    {"/opt", 4}, {"/libx32", 7}, {"/etc", 4}, {"/nix", 4}, {"/proc", 5},  {"/sys", 4},
-    {"/dev", 4}};
+static const struct abx_str systems[] = {{"/usr", 4},   {"/bin", 4},   {"/sbin", 5}, {"/lib", 4},
+                                         {"/lib32", 6}, {"/lib64", 6}, {"/opt", 4},  {"/libx32", 7},
+                                         {"/etc", 4},   {"/nix", 4},   {"/proc", 5}, {"/sys", 4},
+                                         {"/dev", 4}};
 
 static bool is_systems(struct abx_str path)
 {

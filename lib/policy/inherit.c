@@ -1,5 +1,5 @@
-/* lib/policy/inherit.c: a document written for the published server bounds the endpoints that it can
- * not name: an extension may do no more than all of its parents. Spec: policy.md C5. */
+/* lib/policy/inherit.c: a document written for the published server bounds the endpoints that it
+ * can not name: an extension may do no more than all of its parents. Spec: policy.md C5. */
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/policy/policy_priv.h"
@@ -71,8 +71,7 @@ static void narrow_roots(struct abx__load *l, struct abx_policy_rule *r,
         r->paths.allow = theirs;
         return;
     }
-    r->paths.allow =
-        common_roots(l, own.count ? own : base, theirs.count ? theirs : base);
+    r->paths.allow = common_roots(l, own.count ? own : base, theirs.count ? theirs : base);
     if (r->paths.allow.count == 0)
         disable(r, ABX_STR("parents:paths"));
 }
@@ -174,7 +173,8 @@ static void narrow_param(struct abx__load *l, struct abx_policy_rule *r, int whi
     case COMMON:
         own->words = common_words(l, own->words, theirs->words);
         if (own->number_count != theirs->number_count)
-            own->number_count = 0; /* no extension takes signals: two lists that differ allow none */
+            own->number_count =
+                0; /* no extension takes signals: two lists that differ allow none */
         break;
     case BOTH_TRUE:
         own->flag = own->flag && theirs->flag;

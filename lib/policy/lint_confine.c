@@ -49,8 +49,7 @@ static void lint_root(const struct abx__lint *l, const struct caller *narrow,
         struct abx_str writable = narrow->view.write.items[i];
         if (!is_beneath(root, writable) || root.len <= writable.len)
             continue;
-        abx__fault(l, "LX19", NULL,
-                   "'%.*s' may write %.*s, and so replace %.*s, a root of '%.*s'",
+        abx__fault(l, "LX19", NULL, "'%.*s' may write %.*s, and so replace %.*s, a root of '%.*s'",
                    shown(narrow->who.id), narrow->who.id.ptr, shown(writable), writable.ptr,
                    shown(root), root.ptr, shown(other->who.id), other->who.id.ptr);
         return;
@@ -106,10 +105,12 @@ static void lint_privileges(const struct abx__lint *l, const struct callers *all
     if (c->mode == ABX_CONFINE_OFF || all->count < 2)
         return;
     if (c->nested_pty)
-        abx__warn(l, "LX21", node, "nested_pty: every identity can read the terminals of the others");
+        abx__warn(l, "LX21", node,
+                  "nested_pty: every identity can read the terminals of the others");
     if (!c->privileged)
         return;
-    abx__fault(l, "LX8", node, "privileged: a wide identity with root can undo what holds the others");
+    abx__fault(l, "LX8", node,
+               "privileged: a wide identity with root can undo what holds the others");
     for (size_t i = 0; i < all->count; i++)
         if (all->items[i].view.is_privileged)
             abx__warn(l, "LX23", node, "'%.*s' is not confined, beside others that are",

@@ -103,8 +103,8 @@ bool abx_policy_is_asked_content(struct abx_str content_type)
     static const char *const types[] = {"application/json", "application/octet-stream",
                                         "multipart/form-data"};
     ptrdiff_t end = abx_str_chr(content_type, ';');
-    struct abx_str type = abx_str_trim(
-        end < 0 ? content_type : abx_str_sub(content_type, 0, (size_t)end));
+    struct abx_str type =
+        abx_str_trim(end < 0 ? content_type : abx_str_sub(content_type, 0, (size_t)end));
     for (size_t i = 0; i < ABX_COUNTOF(types); i++)
         if (abx_str_is_nocase(type, types[i]))
             return true;

@@ -26,22 +26,34 @@ TEST(s20_names_that_a_server_answers_to)
         const char *host;
         bool plain, listed; /* without confine.hosts, with ["app.test", "*.x.test"] */
     } rows[] = {
-        {"localhost", true, false},        {"LOCALHOST:9000", true, false},
-        {"localhost.:9000", true, false},  {"127.0.0.1:9000", true, false},
-        {"10.0.0.7", true, false},         {"[::1]:9000", true, false},
-        {"9000-abc.sandbox.test", true, false}, {"9001-x", true, false},
-        {"900-abc", false, false},         {"evil.test", false, false},
-        {"evil.test:9000", false, false},  {"127.0.0.1.evil.test", false, false},
-        {"127.1", false, false},           {"1.2.3.4.5", false, false},
-        {"256.1.1.1", false, false},       {"", false, false},
-        {"[::1", false, false},            {"[evil]", false, false},
-        {"localhost.evil.test", false, false}, {"app.test:9000", false, true},
-        {"APP.test", false, true},         {"a.x.test", false, true},
+        {"localhost", true, false},
+        {"LOCALHOST:9000", true, false},
+        {"localhost.:9000", true, false},
+        {"127.0.0.1:9000", true, false},
+        {"10.0.0.7", true, false},
+        {"[::1]:9000", true, false},
+        {"9000-abc.sandbox.test", true, false},
+        {"9001-x", true, false},
+        {"900-abc", false, false},
+        {"evil.test", false, false},
+        {"evil.test:9000", false, false},
+        {"127.0.0.1.evil.test", false, false},
+        {"127.1", false, false},
+        {"1.2.3.4.5", false, false},
+        {"256.1.1.1", false, false},
+        {"", false, false},
+        {"[::1", false, false},
+        {"[evil]", false, false},
+        {"localhost.evil.test", false, false},
+        {"app.test:9000", false, true},
+        {"APP.test", false, true},
+        {"a.x.test", false, true},
         {"x.test", false, false},
     };
     static const uint16_t ports[] = {9000, 9001};
-    struct abx_policy *p = load("{\"confine\":\"auto\"}"),
-                      *q = load("{\"confine\":{\"mode\":\"auto\",\"hosts\":[\"app.test\",\"*.x.test\"]}}");
+    struct abx_policy
+        *p = load("{\"confine\":\"auto\"}"),
+        *q = load("{\"confine\":{\"mode\":\"auto\",\"hosts\":[\"app.test\",\"*.x.test\"]}}");
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++)
         if (abx_policy_host_is_allowed(p, abx_str(rows[i].host), ports, 2) != rows[i].plain ||
             abx_policy_host_is_allowed(q, abx_str(rows[i].host), ports, 2) != rows[i].listed)
@@ -55,11 +67,16 @@ TEST(s20_pages_that_may_call)
     static const struct {
         const char *origin;
         bool is_allowed;
-    } rows[] = {{"http://localhost:9000", true},  {"https://localhost:9000", true},
-                {"http://localhost:3000", false}, {"http://localhost", false},
-                {"http://evil.test", false},      {"null", false},
-                {"", false},                      {"https://app.test", true},
-                {"https://app.test.evil", false}, {"ftp://localhost:9000", false}};
+    } rows[] = {{"http://localhost:9000", true},
+                {"https://localhost:9000", true},
+                {"http://localhost:3000", false},
+                {"http://localhost", false},
+                {"http://evil.test", false},
+                {"null", false},
+                {"", false},
+                {"https://app.test", true},
+                {"https://app.test.evil", false},
+                {"ftp://localhost:9000", false}};
     struct abx_policy *p =
         load("{\"confine\":{\"mode\":\"auto\",\"origins\":[\"https://app.test\"]}}");
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++)

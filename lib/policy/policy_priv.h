@@ -194,4 +194,3 @@ unsigned abx__view_needs(const struct abx_policy *p, const struct abx_policy_rul
 
 enum { ABX__TOKEN_MIN = 24 }; /* bytes */
 bool abx__reaches(const struct abx_policy_rule *r, const struct abx_policy_identity *who);
-

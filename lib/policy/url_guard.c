@@ -15,7 +15,10 @@ struct range {
     unsigned char address[16];
     unsigned bits;
 };
-#define V4(a, b, c, d, bits) {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}, 96 + (bits)}
+#define V4(a, b, c, d, bits)                                                                       \
+    {                                                                                              \
+        {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}, 96 + (bits)                        \
+    }
 
 /* Loopback, link-local, unspecified: refused whatever the policy says. */
 static const struct range never[] = {
@@ -23,11 +26,20 @@ static const struct range never[] = {
 };
 /* The rest of what is nobody's public address in IPv4, and in the public part of IPv6. */
 static const struct range not_public[] = {
-    V4(10, 0, 0, 0, 8),      V4(100, 64, 0, 0, 10),   V4(172, 16, 0, 0, 12),
-    V4(192, 0, 0, 0, 24),    V4(192, 0, 2, 0, 24),    V4(192, 88, 99, 0, 24),
-    V4(192, 168, 0, 0, 16),  V4(198, 18, 0, 0, 15),   V4(198, 51, 100, 0, 24),
-    V4(203, 0, 113, 0, 24),  V4(224, 0, 0, 0, 3),     {{0x20, 0x01}, 23},
-    {{0x20, 0x01, 0x0d, 0xb8}, 32}, {{0x3f, 0xff}, 20},
+    V4(10, 0, 0, 0, 8),
+    V4(100, 64, 0, 0, 10),
+    V4(172, 16, 0, 0, 12),
+    V4(192, 0, 0, 0, 24),
+    V4(192, 0, 2, 0, 24),
+    V4(192, 88, 99, 0, 24),
+    V4(192, 168, 0, 0, 16),
+    V4(198, 18, 0, 0, 15),
+    V4(198, 51, 100, 0, 24),
+    V4(203, 0, 113, 0, 24),
+    V4(224, 0, 0, 0, 3),
+    {{0x20, 0x01}, 23},
+    {{0x20, 0x01, 0x0d, 0xb8}, 32},
+    {{0x3f, 0xff}, 20},
 };
 /* Where an IPv4 address stands within one of IPv6. */
 static const struct {
@@ -252,8 +264,8 @@ bool abx_policy_host_is_local(struct abx_str host)
     if (host.len > 0 && host.ptr[host.len - 1] == '.')
         host.len--;
     return abx_str_is_nocase(host, "localhost") ||
-           (host.len > 10 && abx_str_is_nocase(abx_str_sub(host, host.len - 10, host.len),
-                                               ".localhost"));
+           (host.len > 10 &&
+            abx_str_is_nocase(abx_str_sub(host, host.len - 10, host.len), ".localhost"));
 }
 
 /* ---- the URL ---- */
@@ -367,8 +379,7 @@ static bool is_host_name(struct abx_str host)
         return false;
     for (size_t i = 0; i < host.len; i++) {
         char c = host.ptr[i];
-        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-              c == '_'))
+        if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_'))
             return false;
     }
     return true;
@@ -448,8 +459,8 @@ static bool matches(struct abx_str pattern, const struct abx_policy_url *u, bool
     struct abx_str full = abx_str(abx_arena_printf(a, "%.*s:%u", ABX_STR_FMT(host), u->port));
     struct abx_str named = u->port == standard ? host : full;
     struct abx_str folded = lower(pattern, a);
-    struct abx_str whole = abx_str(abx_arena_printf(
-        a, "%.*s://%.*s%.*s", ABX_STR_FMT(u->scheme), ABX_STR_FMT(named), ABX_STR_FMT(u->path)));
+    struct abx_str whole = abx_str(abx_arena_printf(a, "%.*s://%.*s%.*s", ABX_STR_FMT(u->scheme),
+                                                    ABX_STR_FMT(named), ABX_STR_FMT(u->path)));
     if (host.ptr == NULL || full.ptr == NULL || folded.ptr == NULL || whole.ptr == NULL)
         return denies; /* without memory a deny holds, an allow does not */
     if ((mark < 0 || denies) && abx_glob_match(pattern, whole))
@@ -517,8 +528,9 @@ static bool check(const struct abx_policy_rule *rule, struct abx_str text, bool 
         return invalid(rule, v, wrong);
     if (abx_policy_host_is_local(u.host) || (u.is_address && !is_public(u.address))) {
         v->endpoint = rule->id;
-        return abx_policy_deny(v, ABX_POLICY_URL_DENIED, "the URL names an address that is not "
-                                                         "public");
+        return abx_policy_deny(v, ABX_POLICY_URL_DENIED,
+                               "the URL names an address that is not "
+                               "public");
     }
     *ret = u;
     return true;

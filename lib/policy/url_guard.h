@@ -1,4 +1,5 @@
-/* lib/policy/url_guard.h: which page a browser may open, and which address a connection for it may go to.
+/* lib/policy/url_guard.h: which page a browser may open, and which address a connection for it may
+ * go to.
  *
  * Pure: names are resolved by the caller, which checks every address that it connects to. A URL is
  * read as browsers read it: numbers are addresses in all their spellings, a backslash is a slash.

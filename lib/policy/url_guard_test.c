@@ -162,13 +162,14 @@ TEST(p23_patterns_are_held_against_scheme_host_and_path)
     check("\"url_allow\":[\"https://*.example.com/*\"],\"url_deny\":[\"*secret*\"]", rows,
           ABX_COUNTOF(rows));
     static const struct row denied[] = {
-        {"https://evil.net/", NOT_ALLOWED},      {"https://evil.net:8443/", NOT_ALLOWED},
-        {"HTTPS://EVIL.net/", NOT_ALLOWED},      {"https://x@evil.net/", NOT_ALLOWED},
-        {"https://good.net/evil", OK},           {"https://good.net/a/secret", NOT_ALLOWED},
+        {"https://evil.net/", NOT_ALLOWED}, {"https://evil.net:8443/", NOT_ALLOWED},
+        {"HTTPS://EVIL.net/", NOT_ALLOWED}, {"https://x@evil.net/", NOT_ALLOWED},
+        {"https://good.net/evil", OK},      {"https://good.net/a/secret", NOT_ALLOWED},
         {"https://127.0.0.1/", DENIED},
     };
     check("\"url_deny\":[\"https://evil.net/*\",\"*://*secret*\"]", denied, ABX_COUNTOF(denied));
-    static const struct row ports[] = {{"http://a.net:8080/x", OK}, {"http://a.net/x", NOT_ALLOWED}};
+    static const struct row ports[] = {{"http://a.net:8080/x", OK},
+                                       {"http://a.net/x", NOT_ALLOWED}};
     check("\"url_allow\":[\"http://a.net:8080/*\"]", ports, ABX_COUNTOF(ports));
     static const struct row all[] = {{"https://a.net:1/x", OK}, {"http://a.net/x", NOT_ALLOWED}};
     check("\"url_allow\":[\"https://*\"]", all, ABX_COUNTOF(all));
@@ -213,11 +214,16 @@ TEST(origins_are_judged_without_their_paths)
         "\"url_allow\":[\"https://a.test/docs/*\",\"https://*.b.test\",\"http://c.test:8080/*\"],"
         "\"url_deny\":[\"https://x.b.test/*\",\"https://y.b.test/private/*\"]";
     static const struct row rows[] = {
-        {"https://a.test/", OK},          {"https://a.test:444/", NOT_ALLOWED},
-        {"https://z.b.test/", OK},        {"https://x.b.test/", NOT_ALLOWED},
-        {"https://y.b.test/", OK},        {"https://c.test/", NOT_ALLOWED},
-        {"http://c.test:8080/", OK},      {"https://other.test/", NOT_ALLOWED},
-        {"https://127.0.0.1/", NOT_ALLOWED}, {"https://a.test:0/", NOT_ALLOWED},
+        {"https://a.test/", OK},
+        {"https://a.test:444/", NOT_ALLOWED},
+        {"https://z.b.test/", OK},
+        {"https://x.b.test/", NOT_ALLOWED},
+        {"https://y.b.test/", OK},
+        {"https://c.test/", NOT_ALLOWED},
+        {"http://c.test:8080/", OK},
+        {"https://other.test/", NOT_ALLOWED},
+        {"https://127.0.0.1/", NOT_ALLOWED},
+        {"https://a.test:0/", NOT_ALLOWED},
     };
     struct abx_policy *p = load(lists);
     const struct abx_policy_rule *rule = abx_policy_rule(p, ABX_STR("browser_navigate"));

@@ -29,9 +29,10 @@ bool abx_policy_runs_programs(const struct abx_policy_rule *rule)
 struct abx_policy_identity abx_policy_document_identity(void)
 {
     static const struct abx_str everything[] = {{"*", 1}};
-    return (struct abx_policy_identity){
-        .id = ABX_STR("document"), .scopes = {everything, 1}, .index = ABX_POLICY_ANONYMOUS,
-        .is_wide = true};
+    return (struct abx_policy_identity){.id = ABX_STR("document"),
+                                        .scopes = {everything, 1},
+                                        .index = ABX_POLICY_ANONYMOUS,
+                                        .is_wide = true};
 }
 
 /* ---- roots ---- */

@@ -105,7 +105,8 @@ static bool paths_within(const struct pair *p, const struct abx_policy_rule *n,
 
 /* ---- limits and params ---- */
 
-/* Without these there is no bound: writing one narrows. The others replace a default, up or down. */
+/* Without these there is no bound: writing one narrows. The others replace a default, up or down.
+ */
 static bool only_narrows(enum abx_limit limit)
 {
     return limit == ABX_LIMIT_RATE_PER_MINUTE || limit == ABX_LIMIT_MAX_CONCURRENCY ||
@@ -303,7 +304,8 @@ static bool ports_within(const struct abx_policy_ports *n, const struct abx_poli
     return n->is_limited;
 }
 
-/* What no process of the wide one sees, none of the narrow one does: hidden, or outside its roots. */
+/* What no process of the wide one sees, none of the narrow one does: hidden, or outside its roots.
+ */
 static bool hidden_within(const struct abx_policy_view *n, const struct abx_policy_view *w)
 {
     for (size_t i = 0; i < w->hidden.count; i++) {

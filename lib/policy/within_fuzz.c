@@ -1,8 +1,9 @@
-/* lib/policy/within_fuzz.c: the property that a narrower document never allows more. The bytes choose
- * a document, a change of it, and nothing is believed: where abx_policy_is_within() says yes, every
- * caller is asked for at every endpoint, with paths, commands, names and variables, and what the
- * narrower one allows the wider one must allow too: to requests, and to the processes that they
- * start (files read and written, ports, sockets, privileges, limits). A document is within itself. */
+/* lib/policy/within_fuzz.c: the property that a narrower document never allows more. The bytes
+ * choose a document, a change of it, and nothing is believed: where abx_policy_is_within() says
+ * yes, every caller is asked for at every endpoint, with paths, commands, names and variables, and
+ * what the narrower one allows the wider one must allow too: to requests, and to the processes that
+ * they start (files read and written, ports, sockets, privileges, limits). A document is within
+ * itself. */
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/policy/guards.h"
@@ -31,14 +32,24 @@ static unsigned choose(struct chooser *c, unsigned count)
 
 #define PICK(c, list) ((list)[choose((c), ABX_COUNTOF(list))])
 
-static const char *const presets[] = {"default", "transfer-only", "read-only", "hardened", "locked"};
+static const char *const presets[] = {"default", "transfer-only", "read-only", "hardened",
+                                      "locked"};
 static const char *const groups[] = {"process", "terminal", "dev_tools", "file_ops", "commands"};
-static const char *const selectors[] = {"*",     "files_*",       "shell", "group:process", "git_*",
-                                        "files_delete", "env_set", "code_run", "browser_navigate",
-                                        "files_upload_stream", "process_signal",
+static const char *const selectors[] = {"*",
+                                        "files_*",
+                                        "shell",
+                                        "group:process",
+                                        "git_*",
+                                        "files_delete",
+                                        "env_set",
+                                        "code_run",
+                                        "browser_navigate",
+                                        "files_upload_stream",
+                                        "process_signal",
                                         "pty_create_session"};
-static const char *const scope_lists[] = {"[\"*\"]", "[\"files:*\"]", "[]", "[\"files:read\"]",
-                                          "[\"process:*\",\"files:read\"]", "[\"a:b\"]"};
+static const char *const scope_lists[] = {
+    "[\"*\"]",  "[\"files:*\"]", "[]", "[\"files:read\"]", "[\"process:*\",\"files:read\"]",
+    "[\"a:b\"]"};
 /* Parts of a rule; only exact selectors are strict about them, so that globs carry them. */
 static const char *const parts[] = {
     "\"enabled\":true",
@@ -102,8 +113,8 @@ static void put_tokens(struct chooser *c, struct abx_buf *out)
     unsigned count = choose(c, 3);
     abx_buf_put_c(out, "\"auth\":{\"tokens\":[");
     for (unsigned i = 0; i < count; i++)
-        abx_buf_putf(out, "%s{\"id\":\"t%u\",\"scopes\":%s,\"token_sha256\":\"%064u\"}", i ? "," : "",
-                     i, PICK(c, scope_lists), i + choose(c, 2));
+        abx_buf_putf(out, "%s{\"id\":\"t%u\",\"scopes\":%s,\"token_sha256\":\"%064u\"}",
+                     i ? "," : "", i, PICK(c, scope_lists), i + choose(c, 2));
     abx_buf_putf(out, "],\"allow_anonymous\":%s,\"anonymous_scopes\":%s}",
                  choose(c, 2) ? "true" : "false", PICK(c, scope_lists));
 }
@@ -156,10 +167,8 @@ static bool may_path(const struct abx_policy *p, const struct abx_policy_rule *r
 {
     struct abx_policy_root roots[8];
     struct abx_policy_verdict v = {0};
-    struct abx_policy_path_facts f = {.roots = roots,
-                                      .lexical = abx_str(lexical),
-                                      .resolved = abx_str(resolved),
-                                      .op = op};
+    struct abx_policy_path_facts f = {
+        .roots = roots, .lexical = abx_str(lexical), .resolved = abx_str(resolved), .op = op};
     struct abx_str root;
     for (; f.root_count < ABX_COUNTOF(roots) && abx_policy_root_at(p, r, f.root_count, &root);
          f.root_count++)
@@ -169,9 +178,9 @@ static bool may_path(const struct abx_policy *p, const struct abx_policy_rule *r
 
 static void ask_paths(const struct both *b)
 {
-    static const char *const paths[] = {"/srv",     "/srv/a",      "/srv/a/x.pem", "/srv/b/.env",
-                                        "/data",    "/data/x.txt", "/etc/passwd",  "/",
-                                        "/proc/1",  "/srvx",       "/srv/a/.env/x"};
+    static const char *const paths[] = {"/srv",    "/srv/a",      "/srv/a/x.pem", "/srv/b/.env",
+                                        "/data",   "/data/x.txt", "/etc/passwd",  "/",
+                                        "/proc/1", "/srvx",       "/srv/a/.env/x"};
     for (size_t i = 0; i < ABX_COUNTOF(paths); i++)
         for (size_t k = 0; k < ABX_COUNTOF(paths); k++)
             for (int op = 0; op < ABX_OP__COUNT; op++)
@@ -194,7 +203,8 @@ static bool may_run(const struct abx_policy_rule *r, struct abx_str line)
 
 static void ask_programs(const struct both *b)
 {
-    static const char *const lines[] = {"ls", "ls -la", "git status", "git push", "rm x", "/bin/ls"};
+    static const char *const lines[] = {"ls",       "ls -la", "git status",
+                                        "git push", "rm x",   "/bin/ls"};
     static const char *const names[] = {"A_X", "B", "PATH", "LD_PRELOAD", "ABX_X", "C"};
     struct abx_policy_verdict v = {0};
     for (size_t i = 0; i < ABX_COUNTOF(lines); i++)
@@ -260,8 +270,10 @@ static bool is_in(struct abx_str_list roots, const char *path)
     return false;
 }
 
-/* @layers 0: the kernel holds nothing. Hidden is held where the server may mount; both are asked. */
-static bool process_opens(const struct abx_policy_view *v, const char *path, bool writes, bool mounts)
+/* @layers 0: the kernel holds nothing. Hidden is held where the server may mount; both are asked.
+ */
+static bool process_opens(const struct abx_policy_view *v, const char *path, bool writes,
+                          bool mounts)
 {
     if (v->layers == 0)
         return true;
@@ -289,8 +301,9 @@ static bool process_opens_socket(const struct abx_policy_view *v, bool is_forbid
 
 static void compare_views(const struct abx_policy_view *n, const struct abx_policy_view *w)
 {
-    static const char *const paths[] = {"/srv",   "/srv/a", "/srv/a/b/x", "/srv/c", "/srv/b", "/data",
-                                        "/data/x", "/etc/x", "/",          "/srvx",  "/srv/a/.env"};
+    static const char *const paths[] = {"/srv",   "/srv/a", "/srv/a/b/x", "/srv/c",
+                                        "/srv/b", "/data",  "/data/x",    "/etc/x",
+                                        "/",      "/srvx",  "/srv/a/.env"};
     static const uint16_t ports[] = {0, 22, 80, 81, 443};
     for (size_t i = 0; i < ABX_COUNTOF(paths); i++)
         for (unsigned how = 0; how < 4; how++)
@@ -345,11 +358,10 @@ static bool same_caller(const struct both *b, const struct abx_policy_identity *
 {
     struct abx_policy_identity w;
     for (size_t i = 0; abx_policy_identity_at(b->wide, i, &w); i++)
-        if (n->index == ABX_POLICY_ANONYMOUS
-                ? w.index == ABX_POLICY_ANONYMOUS
-                : w.index != ABX_POLICY_ANONYMOUS &&
-                      memcmp(b->narrow->tokens[n->index].hash, b->wide->tokens[w.index].hash, 32) ==
-                          0) {
+        if (n->index == ABX_POLICY_ANONYMOUS ? w.index == ABX_POLICY_ANONYMOUS
+                                             : w.index != ABX_POLICY_ANONYMOUS &&
+                                                   memcmp(b->narrow->tokens[n->index].hash,
+                                                          b->wide->tokens[w.index].hash, 32) == 0) {
             *ret = w;
             return true;
         }

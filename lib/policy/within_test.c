@@ -1,5 +1,5 @@
-/* lib/policy/within_test.c: one policy within another: a table, and the matrix of callers, endpoints
- * and path shapes for every preset and for documents narrowed step by step. */
+/* lib/policy/within_test.c: one policy within another: a table, and the matrix of callers,
+ * endpoints and path shapes for every preset and for documents narrowed step by step. */
 #include "lib/policy/within.h"
 
 #include "lib/base/assert.h"
@@ -43,7 +43,8 @@ TEST(what_is_wider_is_told)
         {"{\"endpoints\":{\"shell\":{\"scopes\":[]}}}", "{}", "fewer scopes"},
         {"{\"endpoints\":{\"shell\":{\"scopes\":[\"process:run\",\"x\"]}}}", "{}", NULL},
         {"{\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/srv/a\"]}}}}", "{}", NULL},
-        {"{\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/srv/../etc\"]}}}}", "{}", "reaches"},
+        {"{\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":[\"/srv/../etc\"]}}}}", "{}",
+         "reaches"},
         {"{\"base_dir\":\"/\"}", "{}", "reaches"},
         {"{}", "{\"endpoints\":{\"files_*\":{\"paths\":{\"deny\":[\"*.pem\"]}}}}", "denies less"},
         {"{}", "{\"endpoints\":{\"files_*\":{\"paths\":{\"read_only\":true}}}}", "read only"},
@@ -54,11 +55,13 @@ TEST(what_is_wider_is_told)
         {"{}", "{\"endpoints\":{\"shell\":{\"params\":{\"allow_commands\":[\"ls\"]}}}}",
          "allow_commands"},
         {"{\"endpoints\":{\"shell\":{\"params\":{\"allow_commands\":[]}}}}",
-         "{\"endpoints\":{\"shell\":{\"params\":{\"allow_commands\":[\"ls\"]}}}}", "allow_commands"},
+         "{\"endpoints\":{\"shell\":{\"params\":{\"allow_commands\":[\"ls\"]}}}}",
+         "allow_commands"},
         {"{}", "{\"endpoints\":{\"files_upload_stream\":{\"params\":{\"overwrite\":false}}}}",
          "overwrite"},
         {"{\"auth\":{\"tokens\":[" A "]}}", "{\"auth\":{\"tokens\":[" A "]}}", NULL},
-        {"{\"auth\":{\"tokens\":[" B "]}}", "{\"auth\":{\"tokens\":[" A "," B "]}}", "only identity"},
+        {"{\"auth\":{\"tokens\":[" B "]}}", "{\"auth\":{\"tokens\":[" A "," B "]}}",
+         "only identity"},
         {"{\"auth\":{\"tokens\":[" A "]}}", "{\"auth\":{\"tokens\":[" A "," B "]}}", NULL},
         {"{\"auth\":{\"tokens\":[" A "," B "]}}", "{\"auth\":{\"tokens\":[" A "]}}", "lets 'b' in"},
         {"{}", "{\"auth\":{\"tokens\":[" A "]}}", "lets 'anonymous' in"},
@@ -67,7 +70,8 @@ TEST(what_is_wider_is_told)
         {"{\"confine\":\"require\"}", "{\"confine\":\"auto\"}", NULL},
         {"{\"confine\":{\"mode\":\"auto\",\"write\":[\"/data\"]}}", "{\"confine\":\"auto\"}",
          "reaches more"},
-        {"{\"confine\":{\"mode\":\"auto\",\"write\":[\"/srv/x\"]}}", "{\"confine\":\"auto\"}", NULL},
+        {"{\"confine\":{\"mode\":\"auto\",\"write\":[\"/srv/x\"]}}", "{\"confine\":\"auto\"}",
+         NULL},
         {"{\"confine\":{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80]}}}",
          "{\"confine\":\"auto\"}", NULL},
         {"{\"confine\":\"auto\"}",
@@ -98,11 +102,31 @@ TEST(what_is_wider_is_told)
 /* ---- the matrix ---- */
 
 static const char *const shapes[] = {
-    "/srv",          "/srv/",          "/srv/f",        "/srv/a",          "/srv/a/f",
-    "/srv/a/../f",   "/srv/../etc",    "//srv/f",       "/srv/./a//f",     "f",
-    "a/f",           "../etc/passwd",  "/",             "",                "/srvx",
-    "/srv/.ssh/id",  "/srv/k.pem",     "/srv/.env",     "/srv/a/.env.x/y", "/proc/self/environ",
-    "/srv/..%2fetc", "/srv/a\nb",      "/srv/\xff\xfe", "/data/x",         "/srv/a/..",
+    "/srv",
+    "/srv/",
+    "/srv/f",
+    "/srv/a",
+    "/srv/a/f",
+    "/srv/a/../f",
+    "/srv/../etc",
+    "//srv/f",
+    "/srv/./a//f",
+    "f",
+    "a/f",
+    "../etc/passwd",
+    "/",
+    "",
+    "/srvx",
+    "/srv/.ssh/id",
+    "/srv/k.pem",
+    "/srv/.env",
+    "/srv/a/.env.x/y",
+    "/proc/self/environ",
+    "/srv/..%2fetc",
+    "/srv/a\nb",
+    "/srv/\xff\xfe",
+    "/data/x",
+    "/srv/a/..",
 };
 
 static bool may_touch(const struct abx_policy *p, const struct abx_policy_rule *r, const char *path)
@@ -164,7 +188,8 @@ TEST(every_step_that_narrows_takes_from_the_matrix)
         "{" TOKENS ",\"preset\":\"hardened\",\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":"
         "[\"/srv/a\"],\"read_only\":true}}}}",
         "{" TOKENS ",\"preset\":\"hardened\",\"endpoints\":{\"files_*\":{\"paths\":{\"allow\":"
-        "[\"/srv/a\"],\"read_only\":true},\"scopes\":[\"files:read\",\"files:write\",\"files:delete\","
+        "[\"/srv/"
+        "a\"],\"read_only\":true},\"scopes\":[\"files:read\",\"files:write\",\"files:delete\","
         "\"x\"]}}}",
     };
     size_t before = SIZE_MAX;

@@ -62,8 +62,8 @@ static const struct {
     int abi;
     uint64_t fs;
     size_t ruleset_bytes; /* that this version takes */
-} versions[] = {{1, (1U << 13) - 1, 8}, {2, FS_REFER, 8}, {3, FS_TRUNCATE, 8},
-                {4, 0, 16},             {5, FS_IOCTL_DEV, 16}, {6, 0, 24}};
+} versions[] = {{1, (1U << 13) - 1, 8}, {2, FS_REFER, 8}, {3, FS_TRUNCATE, 8}, {4, 0, 16},
+                {5, FS_IOCTL_DEV, 16},  {6, 0, 24}};
 enum { LOW_FDS = 10 /* the child puts others there */ };
 enum { FILES_ABI = 3, NETWORK_ABI = 4, SIGNALS_ABI = 6 };
 
@@ -77,7 +77,10 @@ static const uint64_t rights[] = {
     [ABX_CONFINE_REMOVE] = FS_REMOVE_DIR,
 };
 
-#define FILTER(name) {ABX_COUNTOF(confine_##name), (struct sock_filter *)(uintptr_t)confine_##name}
+#define FILTER(name)                                                                               \
+    {                                                                                              \
+        ABX_COUNTOF(confine_##name), (struct sock_filter *)(uintptr_t)confine_##name               \
+    }
 static const struct sock_fprog filters[] = {
     [ABX__FILTER_BASE] = FILTER(base),           [ABX__FILTER_NETWORK] = FILTER(network),
     [ABX__FILTER_NO_UDP] = FILTER(no_udp),       [ABX__FILTER_NO_UNIX] = FILTER(no_unix),
@@ -163,7 +166,8 @@ static struct ruleset attributes(const struct abx_confine *c, size_t *ret_bytes)
                 attr.fs |= versions[i].fs;
         }
     if (c->layers & ABX_CONFINE_NETWORK)
-        attr.net = (c->connect.is_limited ? NET_CONNECT : 0U) | (c->bind.is_limited ? NET_BIND : 0U);
+        attr.net =
+            (c->connect.is_limited ? NET_CONNECT : 0U) | (c->bind.is_limited ? NET_BIND : 0U);
     if ((c->layers & ABX_CONFINE_SIGNALS) && c->scope == NULL)
         attr.scoped = SCOPE_ABSTRACT | SCOPE_SIGNAL;
     return attr;

@@ -3,8 +3,8 @@
  *
  * A confinement is compiled once, by the parent; abx_proc_spawn() applies it between fork and exec
  * by system calls alone, and everything that the program starts inherits it. Constant after
- * abx_confine_new(): any thread may read it. Which layer a kernel has is asked once. Security S04-S07,
- * S10. */
+ * abx_confine_new(): any thread may read it. Which layer a kernel has is asked once. Security
+ * S04-S07, S10. */
 #pragma once
 #include "lib/base/err.h"
 
@@ -13,11 +13,11 @@
 #include <stdint.h>
 
 enum { /* layers, as bits */
-    ABX_CONFINE_FILES = 1,
-    ABX_CONFINE_SIGNALS = 2, /* signals and abstract unix sockets */
-    ABX_CONFINE_NETWORK = 4, /* TCP ports, and by seccomp what Landlock does not look at */
-    ABX_CONFINE_SECCOMP = 8,
-    ABX_CONFINE_LAYERS = 4 /* how many there are */
+       ABX_CONFINE_FILES = 1,
+       ABX_CONFINE_SIGNALS = 2, /* signals and abstract unix sockets */
+       ABX_CONFINE_NETWORK = 4, /* TCP ports, and by seccomp what Landlock does not look at */
+       ABX_CONFINE_SECCOMP = 8,
+       ABX_CONFINE_LAYERS = 4 /* how many there are */
 };
 const char *abx_confine_layer_name(unsigned layer); /* "files", "signals", "network", "seccomp" */
 /** The layers that this kernel has. */
@@ -26,13 +26,14 @@ unsigned abx_confine_supported(void);
 int abx_confine_abi(void);
 
 enum abx_confine_access {
-    ABX_CONFINE_READ,  /* read, list, execute */
-    ABX_CONFINE_WRITE, /* that, and write, make, remove, rename within */
+    ABX_CONFINE_READ,   /* read, list, execute */
+    ABX_CONFINE_WRITE,  /* that, and write, make, remove, rename within */
     ABX_CONFINE_DEVICE, /* read, write, ioctl */
     ABX_CONFINE_REMOVE  /* remove folders, nothing else */
 };
 struct abx_confine_root {
-    int fd; /* O_PATH; a folder with all beneath it, or a single file. Must outlive the confinement */
+    int fd; /* O_PATH; a folder with all beneath it, or a single file. Must outlive the confinement
+             */
     enum abx_confine_access access;
 };
 struct abx_confine_ports {
@@ -45,10 +46,10 @@ struct abx_confine_limit {
     int resource; /* RLIMIT_* */
     uint64_t value;
 };
-/* Processes of one scope signal each other and reach each other's abstract sockets, whichever of its
- * confinements they run under; nobody else, and nobody outside does them (layer ABX_CONFINE_SIGNALS).
- * Without a scope each process is one of its own, with what it starts. Counted from
- * any thread; its keeper, a process, is started with the first that needs it. */
+/* Processes of one scope signal each other and reach each other's abstract sockets, whichever of
+ * its confinements they run under; nobody else, and nobody outside does them (layer
+ * ABX_CONFINE_SIGNALS). Without a scope each process is one of its own, with what it starts.
+ * Counted from any thread; its keeper, a process, is started with the first that needs it. */
 struct abx_confine_scope;
 struct abx_confine_scope *abx_confine_scope_new(void); /* NULL without memory */
 /** Both accept NULL; with the last reference its keeper goes, not what runs in it. */
@@ -57,8 +58,8 @@ void abx_confine_scope_unref(struct abx_confine_scope *s);
 
 /* A cgroup for what one caller starts: it bounds how many processes that are, and ends them all. */
 struct abx_confine_group;
-/** One reference in *ret; -errno: this process may make none (no hierarchy for pids, or not ours). Its
- *  folder goes with the last reference, unless somebody lives in it. Loop thread. */
+/** One reference in *ret; -errno: this process may make none (no hierarchy for pids, or not ours).
+ * Its folder goes with the last reference, unless somebody lives in it. Loop thread. */
 int abx_confine_group_new(struct abx_confine_group **ret);
 /** Counted from any thread; both accept NULL. */
 struct abx_confine_group *abx_confine_group_ref(struct abx_confine_group *g);
@@ -68,8 +69,8 @@ int abx_confine_group_limit(struct abx_confine_group *g, uint64_t processes);
 /** SIGKILL to all, and nobody new comes in from among them. How many are left after half a second.
  *  The bound is 0 from then on. */
 size_t abx_confine_group_kill(struct abx_confine_group *g);
-/** The folder of all groups of this process and the one it stands in, borrowed; -1: there is none. For
- *  one who confines itself and goes on to make and remove groups. */
+/** The folder of all groups of this process and the one it stands in, borrowed; -1: there is none.
+ * For one who confines itself and goes on to make and remove groups. */
 void abx_confine_group_folders(int *ret_own_fd, int *ret_parent_fd);
 
 struct abx_confine_spec {
@@ -96,12 +97,12 @@ void abx_confine_unref(const struct abx_confine *c);
 /** The layers that a child gets. */
 unsigned abx_confine_layers(const struct abx_confine *c);
 
-/** A mount namespace as this process has, but for @paths: an empty file or folder that nobody may open
- *  covers each of them (absolute, no links). For abx_confine_spec.mounts_fd. A CLOEXEC descriptor, or
- *  -errno; -EPERM: without CAP_SYS_ADMIN, or this process may not mount (abx_confine_self()). The
- *  cover lies on the file that is there now. Blocks. */
+/** A mount namespace as this process has, but for @paths: an empty file or folder that nobody may
+ * open covers each of them (absolute, no links). For abx_confine_spec.mounts_fd. A CLOEXEC
+ * descriptor, or -errno; -EPERM: without CAP_SYS_ADMIN, or this process may not mount
+ * (abx_confine_self()). The cover lies on the file that is there now. Blocks. */
 int abx_confine_hide(const char *const *paths, size_t count);
 /** Holds this process itself, and with it all that it starts, to the files of @roots, by Landlock:
- *  without a way back, and from then on it mounts nothing (security S26). 0, or -errno: -EOPNOTSUPP on
- *  a kernel without it, -EBUSY when there are other threads already, which would stay free. */
+ *  without a way back, and from then on it mounts nothing (security S26). 0, or -errno: -EOPNOTSUPP
+ * on a kernel without it, -EBUSY when there are other threads already, which would stay free. */
 int abx_confine_self(const struct abx_confine_root *roots, size_t count);

@@ -203,14 +203,14 @@ static void check_rows(struct place *p, const struct row *rows, size_t count)
 TEST(confined_files_are_those_of_the_roots)
 {
     static const struct row rows[] = {
-        {"read", "%s/rw/f", ALLOWED},        {"write", "%s/rw/f", ALLOWED},
-        {"write", "%s/rw/new", ALLOWED},     {"truncate", "%s/rw/f", ALLOWED},
-        {"read", "%s/ro/f", ALLOWED},        {"write", "%s/ro/f", DENIED},
-        {"write", "%s/ro/new", DENIED},      {"truncate", "%s/ro/f", DENIED},
-        {"unlink", "%s/ro/f", DENIED},       {"read", "%s/out/f", DENIED},
-        {"write", "%s/out/f", DENIED},       {"read", "/etc/shadow", DENIED},
-        {"read", "%s/rw/../out/f", DENIED},  {"mknod", "%s/rw/device", DENIED},
-        {"write", "/dev/null", ALLOWED},     {"read", "/usr/bin/env", ALLOWED},
+        {"read", "%s/rw/f", ALLOWED},       {"write", "%s/rw/f", ALLOWED},
+        {"write", "%s/rw/new", ALLOWED},    {"truncate", "%s/rw/f", ALLOWED},
+        {"read", "%s/ro/f", ALLOWED},       {"write", "%s/ro/f", DENIED},
+        {"write", "%s/ro/new", DENIED},     {"truncate", "%s/ro/f", DENIED},
+        {"unlink", "%s/ro/f", DENIED},      {"read", "%s/out/f", DENIED},
+        {"write", "%s/out/f", DENIED},      {"read", "/etc/shadow", DENIED},
+        {"read", "%s/rw/../out/f", DENIED}, {"mknod", "%s/rw/device", DENIED},
+        {"write", "/dev/null", ALLOWED},    {"read", "/usr/bin/env", ALLOWED},
         {"write", "/usr/bin/env", DENIED},
     };
     struct place p;
@@ -223,8 +223,8 @@ TEST(confined_files_are_those_of_the_roots)
 /* M1, M8: with every call that names another process. */
 TEST(m01_confined_processes_reach_no_other_process)
 {
-    static const char *const names[] = {"environ",      "memory",        "signal",      "ptrace-seize",
-                                        "ptrace-attach", "vm-read",       "pidfd-getfd", "prlimit"};
+    static const char *const names[] = {"environ",       "memory",  "signal",      "ptrace-seize",
+                                        "ptrace-attach", "vm-read", "pidfd-getfd", "prlimit"};
     struct place p;
     char self[32];
     place_init(&p);
@@ -294,9 +294,8 @@ TEST(m03_m04_confined_connects_go_to_listed_ports_only)
     char port[16], other[16];
     place_init(&p);
     uint16_t ports[] = {(uint16_t)p.port}, binds[] = {0};
-    confine(&p, (struct abx_confine_spec){.layers = ALL,
-                                          .connect = {ports, 1, true},
-                                          .bind = {binds, 1, true}});
+    confine(&p, (struct abx_confine_spec){
+                    .layers = ALL, .connect = {ports, 1, true}, .bind = {binds, 1, true}});
     snprintf(port, sizeof(port), "%d", p.port);
     snprintf(other, sizeof(other), "%d", p.other_port);
     assert_int_equal(attempt(&p, "tcp", port), ALLOWED);
@@ -401,13 +400,15 @@ TEST(s08_hidden_files_can_not_be_opened)
 {
     static const char *const hidden[] = {"rw/f", "ro"};
     static const struct row rows[] = {
-        {"read", "%s/rw/f", DENIED},     {"write", "%s/rw/f", DENIED}, {"truncate", "%s/rw/f", DENIED},
-        {"unlink", "%s/rw/f", DENIED},   {"rename", "%s/rw/f", DENIED}, {"link", "%s/rw/f", DENIED},
-        {"umount", "%s/rw/f", DENIED},   {"read", "%s/ro/f", DENIED},  {"list", "%s/ro", DENIED},
-        {"write", "%s/ro/new", DENIED},  {"umount", "%s/ro", DENIED},  {"mount", "%s/rw", DENIED},
-        {"unshare-mount", "", DENIED},   {"setns-mounts", "1", DENIED},
+        {"read", "%s/rw/f", DENIED},       {"write", "%s/rw/f", DENIED},
+        {"truncate", "%s/rw/f", DENIED},   {"unlink", "%s/rw/f", DENIED},
+        {"rename", "%s/rw/f", DENIED},     {"link", "%s/rw/f", DENIED},
+        {"umount", "%s/rw/f", DENIED},     {"read", "%s/ro/f", DENIED},
+        {"list", "%s/ro", DENIED},         {"write", "%s/ro/new", DENIED},
+        {"umount", "%s/ro", DENIED},       {"mount", "%s/rw", DENIED},
+        {"unshare-mount", "", DENIED},     {"setns-mounts", "1", DENIED},
         {"read", "%s/rw/../ro/f", DENIED}, {"write", "%s/rw/new", ALLOWED},
-        {"read", "%s/rw/new", ALLOWED},  {"read", "/proc/self/stat", ALLOWED},
+        {"read", "%s/rw/new", ALLOWED},    {"read", "/proc/self/stat", ALLOWED},
     };
     struct place p;
     if (geteuid() != 0)
@@ -558,7 +559,8 @@ TEST(m11_a_keeper_that_is_stopped_or_killed_holds_nobody_up)
     scoped_done(&p, &s);
 }
 
-/* Errors, streams, folders, terminals and variables come through the keeper as they do without one. */
+/* Errors, streams, folders, terminals and variables come through the keeper as they do without one.
+ */
 TEST(m11_a_start_in_a_scope_is_a_start)
 {
     struct place p;
@@ -568,8 +570,8 @@ TEST(m11_a_start_in_a_scope_is_a_start)
     place_init(&p);
     scoped_init(&p, &s);
     p.confine = s.one;
-    assert_int_equal(shell(&p, "test \"$PATH\" = /usr/bin:/bin && test -c /dev/stdin && test -f rw/f"),
-                     0);
+    assert_int_equal(
+        shell(&p, "test \"$PATH\" = /usr/bin:/bin && test -c /dev/stdin && test -f rw/f"), 0);
     char *none[] = {(char[]){"/bin/none-such"}, NULL};
     struct abx_proc_spec spec = {.path = none[0],
                                  .argv = none,
@@ -611,7 +613,8 @@ static int confine_itself(void *arg)
     snprintf(path, sizeof(path), "%s/out/f", p->dir);
     is_right = is_right && open(path, O_RDONLY | O_CLOEXEC) < 0 && errno == EACCES;
     const char *list[] = {p->dir};
-    _exit(is_right && abx_confine_hide(list, 1) == -EPERM ? 0 : 2); /* nobody's leaks are looked for */
+    _exit(is_right && abx_confine_hide(list, 1) == -EPERM ? 0
+                                                          : 2); /* nobody's leaks are looked for */
 }
 
 TEST(s26_a_process_confines_itself_for_good)

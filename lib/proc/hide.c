@@ -1,9 +1,9 @@
-/* lib/proc/hide.c: mount namespaces in which files and folders are hidden (confine.h): what Landlock
- * can not do, which only adds up what is allowed. Security S08.
+/* lib/proc/hide.c: mount namespaces in which files and folders are hidden (confine.h): what
+ * Landlock can not do, which only adds up what is allowed. Security S08.
  *
- * A child in a namespace of its own mounts an empty, closed, read-only file or folder over each path
- * and opens that namespace in our table of descriptors. It stands on the memory of this thread, which
- * waits: system calls only. Once the namespace is held nobody needs the child. */
+ * A child in a namespace of its own mounts an empty, closed, read-only file or folder over each
+ * path and opens that namespace in our table of descriptors. It stands on the memory of this
+ * thread, which waits: system calls only. Once the namespace is held nobody needs the child. */
 #include "lib/proc/proc_priv.h"
 
 #include <errno.h>
@@ -20,10 +20,10 @@
 enum { STACK_BYTES = 64 * 1024, CWD_BYTES = 4096 };
 
 /* Where the two covers are made; in the child's namespace alone, and gone again at the end. */
-#define WORKSHOP "/proc"
+#define WORKSHOP     "/proc"
 #define COVER_FOLDER WORKSHOP "/folder"
-#define COVER_FILE WORKSHOP "/file"
-#define COVER_FLAGS (MS_NOSUID | MS_NODEV | MS_NOEXEC)
+#define COVER_FILE   WORKSHOP "/file"
+#define COVER_FLAGS  (MS_NOSUID | MS_NODEV | MS_NOEXEC)
 
 struct hiding {
     const char *const *paths;
@@ -98,7 +98,8 @@ int abx_confine_hide(const char *const *paths, size_t count)
     return h.fd;
 }
 
-/* The path of the current folder is looked up anew: a folder that stayed open would lead back out. */
+/* The path of the current folder is looked up anew: a folder that stayed open would lead back out.
+ */
 CHILD_CODE int abx__confine_enter_mounts(int mounts_fd)
 {
     char cwd[CWD_BYTES];

@@ -59,7 +59,8 @@ bool abx_proc_is_running(const struct abx_proc *p);
 int abx_proc_signal_group(struct abx_proc *p, int signum);
 /** To the child alone, by pidfd. */
 int abx_proc_signal(struct abx_proc *p, int signum);
-/** SIGKILL to every process of the session @sid: those whose leader is gone too. Blocks on /proc. */
+/** SIGKILL to every process of the session @sid: those whose leader is gone too. Blocks on /proc.
+ */
 void abx_proc_kill_session(pid_t sid);
 /** Lets go of the object; a still running child goes on and is reaped in the background. */
 void abx_proc_close(struct abx_proc *p);

@@ -94,7 +94,7 @@ struct abx__proc_start { /* everything a child needs, prepared by the parent */
 };
 /** Becomes the program of @start or reports why not. May share its memory with the parent. */
 int abx__proc_child(void *start);
-/** As a clone of @start by this process, but in the domain of the scope. The pid of our child and its
- *  pidfd, or -errno. */
+/** As a clone of @start by this process, but in the domain of the scope. The pid of our child and
+ * its pidfd, or -errno. */
 pid_t abx__scope_clone(struct abx_confine_scope *s, const struct abx__proc_start *start,
                        int *ret_pidfd);

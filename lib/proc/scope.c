@@ -1,12 +1,12 @@
-/* lib/proc/scope.c: processes that are started one by one and may signal each other, but nobody else
- * (confine.h: scopes). Security S06, M11.
+/* lib/proc/scope.c: processes that are started one by one and may signal each other, but nobody
+ * else (confine.h: scopes). Security S06, M11.
  *
- * Landlock's bounds of signals hold between domains, and a domain is inherited, never joined. So each
- * scope has a process of its own, the keeper, that has entered the domain and does nothing but clone:
- * what it clones are our children (CLONE_PARENT), each of which adds its own bounds for files and
- * ports. The keeper is at the mercy of those it keeps: stopped, it is sent on its way; dead, another
- * one takes its place, with a new domain. Its code makes system calls only, as that of child.c: it is
- * a copy of a process that may have had threads. Loop thread only. */
+ * Landlock's bounds of signals hold between domains, and a domain is inherited, never joined. So
+ * each scope has a process of its own, the keeper, that has entered the domain and does nothing but
+ * clone: what it clones are our children (CLONE_PARENT), each of which adds its own bounds for
+ * files and ports. The keeper is at the mercy of those it keeps: stopped, it is sent on its way;
+ * dead, another one takes its place, with a new domain. Its code makes system calls only, as that
+ * of child.c: it is a copy of a process that may have had threads. Loop thread only. */
 #include "lib/proc/proc_priv.h"
 
 #include "lib/base/buf.h"
@@ -53,7 +53,7 @@ enum {
  * first byte until the keeper has moved them; those into the program itself are the same on both
  * sides. */
 struct request {
-    int32_t pid; /* by the kernel, at the clone; 0: there is no child */
+    int32_t pid;            /* by the kernel, at the clone; 0: there is no child */
     int32_t slots[FDS_MAX]; /* which of the descriptors that came; -1: none */
     int32_t fd_count;       /* how many those are, without that of the request */
     size_t argc, envc, path_count;
@@ -65,7 +65,7 @@ struct request {
 
 struct abx_confine_scope {
     _Atomic unsigned refs; /* confinements are counted from any thread */
-    pid_t pid; /* 0: no keeper yet */
+    pid_t pid;             /* 0: no keeper yet */
     int pidfd, socket_fd;
 };
 
@@ -259,8 +259,7 @@ static int start_keeper(struct abx_confine_scope *s)
     sigset_t old;
     /* It keeps them blocked: whoever it keeps may send it anything. */
     abx__proc_block_signals(&old);
-    pid_t pid =
-        clone(keeper_main, stacks + 2 * STACK_BYTES, SIGCHLD | CLONE_PIDFD, &k, &s->pidfd);
+    pid_t pid = clone(keeper_main, stacks + 2 * STACK_BYTES, SIGCHLD | CLONE_PIDFD, &k, &s->pidfd);
     int saved = errno;
     abx__proc_restore_signals(&old);
     munmap(stacks, 2 * STACK_BYTES);
@@ -427,9 +426,9 @@ static pid_t ask(struct abx_confine_scope *s, struct writer *w)
     r = send_request(s->socket_fd, w);
     if (r == 0)
         r = await_answer(s);
-    if (r == 0 && (pread(fd, &pid, sizeof(pid), offsetof(struct request, pid)) !=
-                       (ssize_t)sizeof(pid) ||
-                   pid <= 0))
+    if (r == 0 &&
+        (pread(fd, &pid, sizeof(pid), offsetof(struct request, pid)) != (ssize_t)sizeof(pid) ||
+         pid <= 0))
         r = -EPIPE;
     if (r == 0)
         return pid;

@@ -55,7 +55,8 @@ enum abx_http_event {
     ABX_HTTP_HEAD,      /* parser->head is filled */
     ABX_HTTP_BODY,      /* *ret_body points into the input */
     ABX_HTTP_END,   /* message complete (trailers in parser->trailers); unread input may follow */
-    ABX_HTTP_ERROR, /* parser->error_status (400, 413, 414, 431, 501, 503, 505; response: 502) and err */
+    ABX_HTTP_ERROR, /* parser->error_status (400, 413, 414, 431, 501, 503, 505; response: 502) and
+                       err */
 };
 
 struct abx_http_parser {

@@ -381,9 +381,8 @@ const struct attack attacks[] = {
     {"kill-init", end},     {"limits", limits},
     {"list", list},         {"marks", marks},
     {"memory", memory},     {"namespaces", namespaces},
-    {"pids", pids},
-    {"set-suid", set_suid}, {"sockets", sockets},
-    {"stat", stat_file},    {"syscalls", syscalls},
-    {"tcp", tcp},           {"write", write_file},
-    {NULL, NULL},
+    {"pids", pids},         {"set-suid", set_suid},
+    {"sockets", sockets},   {"stat", stat_file},
+    {"syscalls", syscalls}, {"tcp", tcp},
+    {"write", write_file},  {NULL, NULL},
 };

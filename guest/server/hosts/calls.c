@@ -47,7 +47,11 @@ struct match {
 static struct abx_host_call *find(struct abx_host *h, uint64_t id)
 {
     struct abx_host_call *c;
-    abx_list_foreach(c, &h->calls, struct abx_host_call, node) if (c->id == id) return c;
+    abx_list_foreach(c, &h->calls, struct abx_host_call, node)
+    {
+        if (c->id == id)
+            return c;
+    }
     return NULL;
 }
 
@@ -134,8 +138,11 @@ struct abx_host_call *abx_host_call_start(struct abx_host *h, struct abx_host_ca
 void abx__host_send_waiting(struct abx_host *h)
 {
     struct abx_host_call *c;
-    abx_list_foreach(c, &h->calls, struct abx_host_call,
-                     node) if (!c->is_sent && h->state == ABX__HOST_READY) send_call(c);
+    abx_list_foreach(c, &h->calls, struct abx_host_call, node)
+    {
+        if (!c->is_sent && h->state == ABX__HOST_READY)
+            send_call(c);
+    }
 }
 
 void abx_host_call_cancel(struct abx_host_call *c)
@@ -283,8 +290,11 @@ static void fail(struct abx_host_call *c, int status, const char *type, const ch
 void abx__host_fail_calls(struct abx_host *h, const char *type, const char *text)
 {
     struct abx_host_call *c;
-    abx_list_foreach(c, &h->calls, struct abx_host_call, node) if (c->is_sent)
-        fail(c, 502, type, text);
+    abx_list_foreach(c, &h->calls, struct abx_host_call, node)
+    {
+        if (c->is_sent)
+            fail(c, 502, type, text);
+    }
     struct match *m;
     abx_list_foreach(m, &h->matches, struct match, node)
     {
@@ -298,9 +308,11 @@ void abx__host_fail_waiting(struct abx_host *h, const char *text, bool all)
 {
     struct abx_host_call *c;
     int64_t now = abx_time_mono_ms();
-    abx_list_foreach(c, &h->calls, struct abx_host_call,
-                     node) if (!c->is_sent && (all || now - c->began_ms >= h->o.wait_ms))
-        fail(c, 503, "HostUnavailable", text);
+    abx_list_foreach(c, &h->calls, struct abx_host_call, node)
+    {
+        if (!c->is_sent && (all || now - c->began_ms >= h->o.wait_ms))
+            fail(c, 503, "HostUnavailable", text);
+    }
 }
 
 /* The time of a call is over: the caller gets its answer, the host some more time to notice. */
@@ -333,8 +345,10 @@ void abx__host_sweep(struct abx_host *h, int64_t now)
             time_out(c, now);
     }
     struct match *m;
-    abx_list_foreach(m, &h->matches, struct match, node) if (now - m->began_ms > MATCH_MS)
+    abx_list_foreach(m, &h->matches, struct match, node)
     {
+        if (now - m->began_ms <= MATCH_MS)
+            continue;
         abx_list_remove(&m->node);
         m->done(m->arg, (struct abx_str){0});
         free(m);
@@ -349,7 +363,10 @@ uint64_t abx_host_match(struct abx_host *h, size_t n, struct abx_str path, abx_h
     ABX_AUTO_BUF line;
     size_t count = 0;
     struct match *m;
-    abx_list_foreach(m, &h->matches, struct match, node) count++;
+    abx_list_foreach(m, &h->matches, struct match, node)
+    {
+        count++;
+    }
     if (h->state != ABX__HOST_READY || count >= MATCHES_MAX || (m = calloc(1, sizeof(*m))) == NULL)
         return 0;
     *m = (struct match){
@@ -365,7 +382,11 @@ uint64_t abx_host_match(struct abx_host *h, size_t n, struct abx_str path, abx_h
 static struct match *find_match(struct abx_host *h, uint64_t q)
 {
     struct match *m;
-    abx_list_foreach(m, &h->matches, struct match, node) if (m->q == q) return m;
+    abx_list_foreach(m, &h->matches, struct match, node)
+    {
+        if (m->q == q)
+            return m;
+    }
     return NULL;
 }
 

@@ -2,9 +2,9 @@
 #include "guest/server/hosts/coerce.h"
 
 #include "guest/server/hosts/protocol.h"
-#include "lib/json/scan.h"
 #include "lib/base/assert.h"
 #include "lib/json/json.h"
+#include "lib/json/scan.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -17,8 +17,10 @@ enum { NUMBER_MAX = 4300, NAME_SHOWN = 64, NAMES_SHOWN = 300 };
 /* ---- declarations ---- */
 
 static const char *const type_names[] = {
-    [ABX_ARG_STRING] = "string",   [ABX_ARG_INTEGER] = "integer",
-    [ABX_ARG_FLOAT] = "float",     [ABX_ARG_BOOLEAN] = "boolean",
+    [ABX_ARG_STRING] = "string",
+    [ABX_ARG_INTEGER] = "integer",
+    [ABX_ARG_FLOAT] = "float",
+    [ABX_ARG_BOOLEAN] = "boolean",
     [ABX_ARG_STRING_ARRAY] = "string_array",
 };
 _Static_assert(ABX_COUNTOF(type_names) == ABX_ARG__TYPES, "one name per type");
@@ -51,13 +53,12 @@ static int read_row(struct json_t *item, struct abx_arena *a, struct abx_arg *re
         return abx_err_wrap(err, "argument");
     int type = abx_arg_type_parse(row.type);
     if (type < 0)
-        return abx_err_set(err, ABX_INVALID_ARGUMENT,
-                           "argument %.*s: unknown type %.*s; one of string, integer, float, "
-                           "boolean, string_array",
-                           (int)(row.name.len < NAME_SHOWN ? row.name.len : NAME_SHOWN),
-                           row.name.ptr,
-                           (int)(row.type.len < NAME_SHOWN ? row.type.len : NAME_SHOWN),
-                           row.type.ptr);
+        return abx_err_set(
+            err, ABX_INVALID_ARGUMENT,
+            "argument %.*s: unknown type %.*s; one of string, integer, float, "
+            "boolean, string_array",
+            (int)(row.name.len < NAME_SHOWN ? row.name.len : NAME_SHOWN), row.name.ptr,
+            (int)(row.type.len < NAME_SHOWN ? row.type.len : NAME_SHOWN), row.type.ptr);
     *ret = (struct abx_arg){.name = row.name,
                             .type = (enum abx_arg_type)type,
                             .default_text = row.default_text,
@@ -331,8 +332,10 @@ static bool to_string_array(struct abx_str raw, struct abx_str text, struct abx_
 
 /* @raw: a JSON value; @text: what it says when it is a string, else ptr NULL. */
 static bool (*const converters[])(struct abx_str raw, struct abx_str text, struct abx_buf *out) = {
-    [ABX_ARG_STRING] = to_string,   [ABX_ARG_INTEGER] = to_integer,
-    [ABX_ARG_FLOAT] = to_float,     [ABX_ARG_BOOLEAN] = to_boolean,
+    [ABX_ARG_STRING] = to_string,
+    [ABX_ARG_INTEGER] = to_integer,
+    [ABX_ARG_FLOAT] = to_float,
+    [ABX_ARG_BOOLEAN] = to_boolean,
     [ABX_ARG_STRING_ARRAY] = to_string_array,
 };
 _Static_assert(ABX_COUNTOF(converters) == ABX_ARG__TYPES, "one converter per type");

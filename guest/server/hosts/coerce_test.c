@@ -153,7 +153,8 @@ TEST(defaults_convert_like_values_or_are_passed_as_they_are)
         {"[{\"name\":\"x\",\"type\":\"integer\",\"default\":\"3\"}]", "{\"x\":3}"},
         {"[{\"name\":\"x\",\"type\":\"integer\",\"default\":\"N/A\"}]", "{\"x\":\"N/A\"}"},
         {"[{\"name\":\"x\",\"type\":\"string\",\"default\":\"3\"}]", "{\"x\":\"3\"}"},
-        {"[{\"name\":\"x\",\"type\":\"string_array\",\"default\":\"[\\\"a\\\"]\"}]", "{\"x\":[\"a\"]}"},
+        {"[{\"name\":\"x\",\"type\":\"string_array\",\"default\":\"[\\\"a\\\"]\"}]",
+         "{\"x\":[\"a\"]}"},
         {"[{\"name\":\"x\",\"type\":\"string_array\",\"default\":\"[1]\"}]", "{\"x\":\"[1]\"}"},
         {"[{\"name\":\"x\",\"type\":\"string_array\",\"default\":\"a\"}]", "{\"x\":\"a\"}"},
         {"[{\"name\":\"x\",\"type\":\"boolean\",\"default\":null}]", "{}"},
@@ -164,8 +165,9 @@ TEST(defaults_convert_like_values_or_are_passed_as_they_are)
 
 TEST(declarations_that_are_none_are_refused)
 {
-    static const char *const bad[] = {"[{\"name\":\"x\",\"type\":\"int\"}]", "[{\"type\":\"string\"}]",
-                                      "[1]", "{}", "[{\"name\":\"x\",\"default\":5}]"};
+    static const char *const bad[] = {"[{\"name\":\"x\",\"type\":\"int\"}]",
+                                      "[{\"type\":\"string\"}]", "[1]", "{}",
+                                      "[{\"name\":\"x\",\"default\":5}]"};
     for (size_t i = 0; i < ABX_COUNTOF(bad); i++) {
         struct abx_arena a;
         struct abx_args args;

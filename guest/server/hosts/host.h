@@ -54,10 +54,10 @@ struct abx_host_options {
     char *const *envp;   /* ABX_HOST_FD is added */
     const void *archive; /* becomes its standard input; NULL: none */
     size_t archive_len;
-    bool is_packed; /* the archive, as unpack.h has it */
+    bool is_packed;                    /* the archive, as unpack.h has it */
     const struct abx_confine *confine; /* counted; NULL: as free as this process */
-    int attached_fd; /* a host that runs already; 0 or -1: start one */
-    bool warns_of_heirs; /* says so when its children hold the socket (S33) */
+    int attached_fd;                   /* a host that runs already; 0 or -1: start one */
+    bool warns_of_heirs;               /* says so when its children hold the socket (S33) */
     struct abx_str base_dir, version;
     uint32_t hello_ms, restart_min_ms, restart_max_ms, wait_ms, deaf_ms,
         stop_ms; /* 0: as specified */

@@ -24,8 +24,8 @@ static const struct {
     const char *suffix;
     enum abx_host_kind kind;
 } suffixes[] = {
-    {".py", ABX_HOST_PYTHON},   {".mjs", ABX_HOST_NODE},   {".js", ABX_HOST_NODE},
-    {".ts", ABX_HOST_NODE},     {".so", ABX_HOST_NATIVE},  {".yaml", ABX_HOST_TABLE},
+    {".py", ABX_HOST_PYTHON}, {".mjs", ABX_HOST_NODE},  {".js", ABX_HOST_NODE},
+    {".ts", ABX_HOST_NODE},   {".so", ABX_HOST_NATIVE}, {".yaml", ABX_HOST_TABLE},
     {".yml", ABX_HOST_TABLE},
 };
 
@@ -152,7 +152,8 @@ static const char *add_native(struct line *out, const struct abx_host_launch *l)
 static const char *add_program(struct line *out, const struct abx_host_launch *l)
 {
     add(out, l->files[0]);
-    return strchr(l->files[0], '/') ? l->files[0] : abx_arena_printf(out->arena, "./%s", l->files[0]);
+    return strchr(l->files[0], '/') ? l->files[0]
+                                    : abx_arena_printf(out->arena, "./%s", l->files[0]);
 }
 
 static const struct {
@@ -189,11 +190,11 @@ int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a
     ABX_ASSERT(l->file_count > 0 && kinds[l->kind].add);
     const char *program = kinds[l->kind].add(&line, l);
     char **argv = abx_arena_array(a, line.count + 1, sizeof(*argv));
-    bool drops =
-        (l->kind == ABX_HOST_NODE || l->kind == ABX_HOST_BROWSER) && l->is_isolated;
+    bool drops = (l->kind == ABX_HOST_NODE || l->kind == ABX_HOST_BROWSER) && l->is_isolated;
     char *const *envp = drops ? without_node(l->envp, a) : l->envp;
     if (argv == NULL || program == NULL || envp == NULL || line.failed)
-        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "command host: too many names, or no memory");
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED,
+                           "command host: too many names, or no memory");
     memcpy(argv, line.argv, line.count * sizeof(*argv));
     *ret = (struct abx_host_options){
         .name = l->files[0],

@@ -21,8 +21,8 @@ struct shim_start {
     struct abx_shim_request head;
     unsigned char ops[ABX_SHIM_OPS_MAX];
     int fds[ABX_SHIM_FD_MAX];
-    uint32_t lower_count; /* of whichever message made the root */
-    bool has_extra, is_rooted; /* is_rooted: by the first one */
+    uint32_t lower_count;         /* of whichever message made the root */
+    bool has_extra, is_rooted;    /* is_rooted: by the first one */
     int idmap_fd;                 /* -1: none */
     int tree_fds[SHIM_TREES_MAX]; /* detached mounts */
     int sync_fd;                  /* PID 1's end of the line to the shim, until the exec */

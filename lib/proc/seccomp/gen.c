@@ -16,9 +16,9 @@
 
 #include "lib/base/banned.h"
 
-#define LOW_HALF 0xffffffffULL
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define DENIED(e) SCMP_ACT_ERRNO(e)
+#define LOW_HALF       0xffffffffULL
+#define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
+#define DENIED(e)      SCMP_ACT_ERRNO(e)
 #define IS(arg, value) SCMP_CMP64(arg, SCMP_CMP_MASKED_EQ, LOW_HALF, value)
 #define HAS(arg, bits) SCMP_CMP64(arg, SCMP_CMP_MASKED_EQ, bits, bits)
 
@@ -169,9 +169,8 @@ static int deny_other_families(scmp_filter_ctx ctx)
 static int deny_protocols(scmp_filter_ctx ctx, unsigned family, int type, const unsigned *known,
                           size_t n)
 {
-    struct scmp_arg_cmp args[] = {IS(0, family),
-                                  SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, TYPE_MASK, (unsigned)type),
-                                  IS(2, 0)};
+    struct scmp_arg_cmp args[] = {
+        IS(0, family), SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, TYPE_MASK, (unsigned)type), IS(2, 0)};
     unsigned used = type < 0 ? 1 : 0; /* of any type: leave that comparison out */
     int r = 0;
     if (used)

@@ -4,10 +4,10 @@
  * 3, 4; the API: include/abx/commands.h. */
 #include "abx/commands.h"
 
-#include "lib/json/scan.h"
 #include "guest/server/hosts/text.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
+#include "lib/json/scan.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -346,7 +346,8 @@ static void *run_call(void *arg)
     c->command->run(c, c->args, c->command->arg);
     pthread_mutex_lock(&lock);
     if (!c->is_over)
-        fail_locked(c, c->is_cancelled ? 504 : 500, c->is_cancelled ? "TimeoutError" : "RuntimeError",
+        fail_locked(c, c->is_cancelled ? 504 : 500,
+                    c->is_cancelled ? "TimeoutError" : "RuntimeError",
                     c->is_cancelled ? "cancelled" : "the command returned without an answer");
     while (*at != c)
         at = &(*at)->next;
@@ -368,8 +369,8 @@ static bool read_message(struct abx_str line, struct message *m)
     const struct {
         const char *name;
         struct abx_str *slot;
-    } fields[] = {{"op", &m->op},   {"id", &m->id},   {"command", &m->command},
-                  {"args", &m->args}, {"ctx", &m->ctx}, {"stream", &m->stream},
+    } fields[] = {{"op", &m->op},      {"id", &m->id},   {"command", &m->command},
+                  {"args", &m->args},  {"ctx", &m->ctx}, {"stream", &m->stream},
                   {"error", &m->error}};
     if (abx_scan_value(line, &object, &rest) < 0)
         return false;
@@ -532,7 +533,8 @@ static int load(const char *file)
     free(path);
     entry.object = dlsym(object, "abx_commands_register");
     if (entry.object == NULL) {
-        fprintf(stderr, "cannot load commands file '%s': it has no abx_commands_register()\n", file);
+        fprintf(stderr, "cannot load commands file '%s': it has no abx_commands_register()\n",
+                file);
         return -1;
     }
     if (entry.function(&registry) != 0) {
