@@ -85,6 +85,14 @@ int abx__table_load(struct abx__commands_host *h, struct abx_error *err);
 /** Runs a command of a table; @args: the converted arguments, a JSON object. */
 void abx__table_call(struct abx__call *c, const struct abx__command *command, struct abx_str args);
 
+/* hand_over.c */
+
+/** What user code gets of a request, each as a JSON object: names and lists of values, the parts of
+ * the path, the first header of each name. Without what is a credential here. */
+void abx__hand_over_query(struct abx_buf *out, const struct abx__call *c);
+void abx__hand_over_params(struct abx_buf *out, const struct abx__call *c);
+void abx__hand_over_headers(struct abx_buf *out, const struct abx__call *c);
+
 /* custom.c */
 
 /** {"endpoint","identity","rule"}: what a host is told of a call. */

@@ -1,10 +1,9 @@
 /* guest/server/custom.c: calls that user code answers: commands and custom routes. Loop thread.
  *
- * Values go both ways as they came. security.md S32: credentials stay here. */
+ * Values go both ways as they came; credentials stay here (hand_over.c). */
 #include "guest/server/commands_priv.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
-#include "lib/contract/contract.h"
 #include "lib/json/scan.h"
 
 #include <ctype.h>
@@ -94,52 +93,6 @@ void abx__call_context(struct abx_buf *out, const struct abx__call *c)
     put_list(&w, "scopes", &c->who.scopes);
     abx_json_end_object(&w);
     put_rule(&w, c->rule);
-    abx_json_end_object(&w);
-}
-
-static void put_pairs(struct abx_buf *out, const struct abx__pair *pairs, size_t count,
-                      bool as_lists)
-{
-    struct abx_json_writer w;
-    abx_json_writer_init(&w, out);
-    abx_json_begin_object(&w);
-    for (size_t i = 0; i < count; i++) {
-        abx_json_key(&w, pairs[i].name);
-        if (as_lists)
-            abx_json_begin_array(&w);
-        abx_json_str(&w, pairs[i].value);
-        if (as_lists)
-            abx_json_end_array(&w);
-    }
-    abx_json_end_object(&w);
-}
-
-/* The credential that this server knows, and what stands for one. */
-static bool is_secret_header(const struct abx__call *c, struct abx_str name)
-{
-    if (abx_str_is_nocase(name, ABX_HEADER_ACCESS_TOKEN))
-        return true;
-    return abx_str_is_nocase(name, "Authorization") && c->who.index != ABX_POLICY_ANONYMOUS;
-}
-
-static bool was_before(const struct abx_http_head *head, size_t at)
-{
-    for (size_t i = 0; i < at; i++)
-        if (abx_str_eq_nocase(head->headers[i].name, head->headers[at].name))
-            return true;
-    return false;
-}
-
-static void put_headers(struct abx_buf *out, const struct abx__call *c)
-{
-    const struct abx_http_head *head = c->req->head;
-    struct abx_json_writer w;
-    abx_json_writer_init(&w, out);
-    abx_json_begin_object(&w);
-    for (size_t i = 0; i < head->header_count; i++)
-        if (!is_secret_header(c, head->headers[i].name) && !was_before(head, i))
-            abx_json_kv_str(&w, abx_arena_c(c->req->arena, head->headers[i].name),
-                            head->headers[i].value);
     abx_json_end_object(&w);
 }
 
@@ -436,9 +389,9 @@ void abx__custom_serve(struct abx__call *c, void *arg)
     abx_buf_init(&query, TEXT_BYTES);
     abx_buf_init(&headers, TEXT_BYTES);
     abx_buf_init(&params, TEXT_BYTES);
-    put_pairs(&query, c->query, c->query_count, true);
-    put_pairs(&params, c->params, c->param_count, false);
-    put_headers(&headers, c);
+    abx__hand_over_query(&query, c);
+    abx__hand_over_params(&params, c);
+    abx__hand_over_headers(&headers, c);
     if (abx_buf_failed(&query) || abx_buf_failed(&headers) || abx_buf_failed(&params)) {
         abx__call_fail(c, 500, "MemoryError", "the request does not fit into memory");
         return;
