@@ -52,6 +52,7 @@ abx_add_suite(server_files 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/fi
 abx_add_suite(server_raw_files 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/raw_files)
 abx_add_suite(server_processes 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/processes)
 abx_add_suite(server_terminals 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/terminals)
+abx_add_suite(server_tickets 300 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/tickets)
 abx_add_suite(server_system 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/system)
 abx_add_suite(server_additions 600 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/additions)
 # What is named after a row of the list of defects and stands nowhere else.

@@ -17,13 +17,24 @@ enum { NAME_MAX_BYTES = 64, REQUEST_MAX = 24 << 20, HEAD_MAX = 262144 };
 
 /* ---- which tools there are ---- */
 
+/* Of no use in a conversation: the document of all endpoints, and a credential for a socket that is
+ * no tool. */
+static bool is_left_out(const struct abx_endpoint *e)
+{
+    static const char *const ids[] = {"openapi", "pty_ticket"};
+    for (size_t i = 0; i < ABX_COUNTOF(ids); i++)
+        if (strcmp(e->id, ids[i]) == 0)
+            return true;
+    return false;
+}
+
 /* What a tool can carry: one answer in JSON. */
 static bool is_tool(const struct abx_policy_rule *r)
 {
     const struct abx_endpoint *e = r->endpoint;
     const struct abx_endpoint_media *m = e ? abx_endpoint_media_of(e->id) : NULL;
     return e && !(e->flags & (ABX_EP_STREAMING | ABX_EP_VIRTUAL)) && e->group != ABX_GROUP_AGENTS &&
-           m == NULL && !abx_str_starts(r->id, "mcp") && strcmp(e->id, "openapi") != 0;
+           m == NULL && !abx_str_starts(r->id, "mcp") && !is_left_out(e);
 }
 
 static bool may_call(const struct abx__call *c, const struct abx_policy_rule *r)

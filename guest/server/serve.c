@@ -512,6 +512,7 @@ static int prepare(struct abx__server *s)
         return -1;
     abx_list_init(&s->started);
     abx_list_init(&s->terminals);
+    abx__tickets_init(&s->tickets);
     abx_list_init(&s->code_contexts);
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);

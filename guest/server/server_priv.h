@@ -11,6 +11,7 @@
 #include "guest/server/server.h"
 #include "guest/server/target.h"
 #include "guest/server/throttle.h"
+#include "guest/server/tickets.h"
 #include "lib/http/server.h"
 #include "lib/json/json.h"
 #include "lib/policy/meter.h"
@@ -84,10 +85,11 @@ struct abx__server {
     int64_t started_ms;       /* monotonic */
     struct abx_list watching; /* calls of /files/watch: watch.c */
     struct abx_watches *watches;
-    struct abx_procs *procs;   /* background processes and terminals; NULL: not yet, or no more */
-    struct abx_list started;   /* processes.c */
-    size_t started_reserved;   /* starts that are being judged */
-    struct abx_list terminals; /* terminals.c */
+    struct abx_procs *procs;     /* background processes and terminals; NULL: not yet, or no more */
+    struct abx_list started;     /* processes.c */
+    size_t started_reserved;     /* starts that are being judged */
+    struct abx_list terminals;   /* terminals.c */
+    struct abx__tickets tickets; /* of their sockets */
     struct abx_list code_contexts; /* code_contexts.c */
     struct abx_contexts *kernels;  /* of those; NULL: none yet, or no more */
     struct abx_timer procs_timer;  /* of the stop */

@@ -13,7 +13,6 @@
 #include "lib/base/assert.h"
 #include "lib/base/parse.h"
 #include "lib/base/time.h"
-#include "lib/contract/contract.h"
 #include "lib/http/websocket.h"
 #include "lib/policy/confine.h"
 
@@ -25,7 +24,6 @@
 #include "lib/base/banned.h"
 
 enum {
-    VALUES_MAX = 16,
     MESSAGE_MAX = 1 << 20,
     FRAME_MAX = 1 << 20, /* of a frame that we make: a control byte becomes six */
     WRITES_MAX = 32,     /* of a viewer that wait */
@@ -34,8 +32,7 @@ enum {
     CODE_LIMIT = 4029, /* P17 */
     CODE_TRY_LATER = 1013,
 };
-#define PROTOCOL     "abx.pty.v1"
-#define TOKEN_PREFIX "abx.token."
+#define PROTOCOL "abx.pty.v1"
 
 struct viewer {
     struct abx_list node; /* of terminal->viewers */
@@ -354,60 +351,13 @@ struct why_not {
     const char *reason;
 };
 
-static size_t header_values(const struct abx__call *c, const char *name,
-                            struct abx_str out[VALUES_MAX])
-{
-    const struct abx_http_head *head = c->req->head;
-    size_t n = 0;
-    for (size_t i = 0; i < head->header_count && n < VALUES_MAX; i++)
-        if (abx_str_is_nocase(head->headers[i].name, name) && head->headers[i].value.len)
-            out[n++] = head->headers[i].value;
-    return n;
-}
-
-/* The offered subprotocols, one by one. */
-static bool next_protocol(struct abx_str *rest, struct abx_str *ret)
-{
-    if (rest->ptr == NULL || !abx_str_split(rest, ',', ret))
-        return false;
-    *ret = abx_str_trim(*ret);
-    return true;
-}
-
 static bool offers(const struct abx__call *c, const char *protocol)
 {
     struct abx_str rest = abx_http_header(c->req->head, "Sec-WebSocket-Protocol"), one;
-    while (next_protocol(&rest, &one))
+    while (abx__terminal_next_protocol(&rest, &one))
         if (abx_str_is(one, protocol))
             return true;
     return false;
-}
-
-/* Browsers can send no header: a token comes as subprotocol or in the query, as a Bearer's. */
-static struct abx_str token_elsewhere(const struct abx__call *c)
-{
-    struct abx_str rest = abx_http_header(c->req->head, "Sec-WebSocket-Protocol"), one;
-    struct abx_str token = abx__call_query(c, "token");
-    while (next_protocol(&rest, &one))
-        if (abx_str_starts(one, TOKEN_PREFIX) && token.ptr == NULL)
-            token = abx_str_sub(one, strlen(TOKEN_PREFIX), one.len);
-    return token;
-}
-
-static bool identify(struct abx__call *c, struct abx_policy_verdict *v)
-{
-    struct abx_str authorization[VALUES_MAX], access_token[VALUES_MAX];
-    struct abx_policy_credentials given = {.authorization = authorization,
-                                           .access_token = access_token};
-    given.authorization_count = header_values(c, "Authorization", authorization);
-    given.access_token_count = header_values(c, ABX_HEADER_ACCESS_TOKEN, access_token);
-    struct abx_str token = token_elsewhere(c);
-    if (given.authorization_count + given.access_token_count == 0 && token.len) {
-        const char *text = abx_arena_printf(c->req->arena, "Bearer %.*s", ABX_STR_FMT(token));
-        if (text)
-            authorization[given.authorization_count++] = abx_str(text);
-    }
-    return abx_policy_identify(c->policy, c->rule, &given, &c->who, v);
 }
 
 /* A browser's page that no rule lists. It speaks for whoever looks at it, so it is refused where no
@@ -426,7 +376,7 @@ static bool is_from_page(const struct abx__call *c)
 /* In the published order: credential, endpoint and scopes; then, as for any endpoint, the rates. */
 static struct why_not judge(struct abx__call *c, struct abx_policy_verdict *v)
 {
-    if (!identify(c, v))
+    if (!abx__terminal_identify(c, v))
         return (struct why_not){CODE_UNAUTHORIZED, "Unauthorized"};
     if (is_from_page(c)) {
         c->audit_code = "origin_not_allowed";
@@ -559,8 +509,9 @@ void abx__terminal_attach(struct abx__call *c)
         return;
     }
     struct why_not no = judge(c, &v);
-    if (v.code == ABX_POLICY_AMBIGUOUS_CREDENTIALS) {
-        abx__call_deny(c, &v);
+    if (v.code == ABX_POLICY_AMBIGUOUS_CREDENTIALS ||
+        (v.code == ABX_POLICY_UNAUTHORIZED && abx__terminal_has_ticket(c))) {
+        abx__call_refuse(c, &v);
         return;
     }
     if (v.code != ABX_POLICY_OK)

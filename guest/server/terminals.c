@@ -68,6 +68,7 @@ static void unlist(struct abx__terminal *t)
     if (!t->is_listed)
         return;
     t->is_listed = false;
+    abx__tickets_forget_session(&t->server->tickets, abx_str(t->id));
     abx_list_remove(&t->node);
     abx__terminal_unref(t);
 }
@@ -165,6 +166,7 @@ static size_t count_living(const struct abx__server *s)
 void abx__terminals_sweep(struct abx__server *s, int64_t now)
 {
     struct abx__terminal *t;
+    abx__tickets_sweep(&s->tickets, now);
     abx_list_foreach(t, &s->terminals, struct abx__terminal, node)
     {
         if (t->viewer_count || now - t->detached_ms < ABX__TERMINAL_IDLE_MS)
@@ -179,6 +181,7 @@ void abx__terminals_sweep(struct abx__server *s, int64_t now)
 void abx__terminals_revoke(struct abx__server *s, const struct abx__change *c)
 {
     struct abx_list *node, *next;
+    abx__tickets_revoke(&s->tickets, c->now);
     for (node = s->terminals.next; node != &s->terminals; node = next) {
         struct abx__terminal *t = ABX_CONTAINER_OF(node, struct abx__terminal, node);
         next = node->next;
@@ -579,7 +582,10 @@ static void create_post(struct abx__call *c)
     abx__job_start(j);
 }
 
-const struct abx__route abx__terminal_routes[] = {
-    {"pty_create_session", create_post}, {"pty_list_sessions", list_get},
-    {"pty_detail", detail_get},          {"pty_resize", resize_post},
-    {"pty_delete_session", delete_call}, {0}};
+const struct abx__route abx__terminal_routes[] = {{"pty_create_session", create_post},
+                                                  {"pty_list_sessions", list_get},
+                                                  {"pty_detail", detail_get},
+                                                  {"pty_resize", resize_post},
+                                                  {"pty_delete_session", delete_call},
+                                                  {"pty_ticket", abx__terminal_ticket_post},
+                                                  {0}};

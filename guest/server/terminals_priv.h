@@ -46,3 +46,13 @@ bool abx__terminal_cells(const struct json_t *v, int64_t max, uint16_t *ret);
 void abx__terminal_unref(struct abx__terminal *t);
 /** Closes the sockets of those who have lost powers: 4001. */
 void abx__terminal_revoke_viewers(struct abx__terminal *t, const struct abx__change *c);
+
+/* ---- terminal_caller.c ---- */
+
+/** Who opens the socket, by c's headers, its subprotocols and its query: c->who, or a refusal in
+ * @v: 400, 401. A ticket is gone then. */
+bool abx__terminal_identify(struct abx__call *c, struct abx_policy_verdict *v);
+bool abx__terminal_has_ticket(const struct abx__call *c);
+/** The next of the subprotocols that are offered; false: no more. */
+bool abx__terminal_next_protocol(struct abx_str *rest, struct abx_str *ret);
+void abx__terminal_ticket_post(struct abx__call *c);

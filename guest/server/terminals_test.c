@@ -31,6 +31,7 @@ static void begin(struct rig *r)
     struct abx_error err = {0};
     abx_list_init(&r->server.started);
     abx_list_init(&r->server.terminals);
+    abx__tickets_init(&r->server.tickets);
     r->server.path = "/usr/bin:/bin";
     assert_int_equal(abx_loop_init(&r->server.loop, &err), 0);
     assert_int_equal(abx__processes_open(&r->server, &err), 0);

@@ -58,6 +58,8 @@ static const struct abx_endpoint endpoints[] = {
      "End a session of the Model Context Protocol", {"list_commands"}},
     {"process_journal", "GET", "/process/{pid}/journal", {NULL}, COMMON, 0, ABX_GROUP_PROCESS, ABX_EP_EXTENSION | ABX_EP_STREAMING, ABX_OP_READ,
      "Read all output of a background process by byte offset, or follow it", {"process_output"}},
+    {"pty_ticket", "POST", "/pty/ticket", {NULL}, COMMON, 0, ABX_GROUP_TERMINAL, ABX_EP_EXTENSION, ABX_OP_READ,
+     "Make a ticket that opens the socket of a session once, within 30 seconds", {"pty_connect"}},
 };
 /* clang-format on */
 

@@ -83,6 +83,8 @@ static const struct abx_endpoint_field fields[] = {
     ROW("pty_connect", "session_id", QUERY, STRING, true, "ID of the session"),
     ROW("pty_connect", "replay", QUERY, INTEGER, false, "Begin with the last so many bytes"),
     ROW("pty_connect", "token", QUERY, STRING, false, "The token of a client that can send no header"),
+    ROW("pty_connect", "ticket", QUERY, STRING, false, "A ticket of /pty/ticket, in place of a token"),
+    ROW("pty_ticket", "session_id", BODY, STRING, true, "ID of the session"),
     ROW("env_get", "filter", QUERY, STRING, false, "Names, separated by commas"),
     ROW("env_set", "vars", BODY, MAP, false, "Variables to set"),
     ROW("packages", "manager", QUERY, STRING, false, "pip or npm"),
