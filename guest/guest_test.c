@@ -161,7 +161,7 @@ static void view_describe(void *arg, struct abx_json_writer *w)
     abx_json_kv_i64(w, "gatewayRestarts", atomic_load(&page->services[GATEWAY].restarts));
 }
 
-static int provision(int init_fd)
+static int provision(const struct abx_init_context *c)
 {
     ABX_AUTO_FD fd = memfd_create("state", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     unsigned char text[ABX_STATE_HASH];
@@ -169,12 +169,14 @@ static int provision(int init_fd)
     if (write(fd, "x", 1) != 1 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
         return -1;
-    return abx_fd_send(init_fd, text, sizeof(text), &fd, 1) < 0 ? -1 : 0;
+    if (abx_fd_send(c->init_fd, text, sizeof(text), &fd, 1) < 0)
+        return -1;
+    return abx_state_page_wait(c->page, text, GUARD_MS) ? 0 : -1;
 }
 
 static int serve_envd(const struct abx_init_context *c)
 {
-    if (c->provision_fd < 0 && provision(c->init_fd) < 0)
+    if (c->provision_fd < 0 && provision(c) < 0)
         return 1;
     int r = echo_run("envd", c->channel_fd, -1);
     int fds[] = {c->channel_fd, c->init_fd, c->provision_fd};

@@ -164,6 +164,13 @@ _Static_assert((int)ABX_GATEWAY_HASH == (int)ABX_STATE_HASH &&
                    (int)ABX_INTERPRETER_HASH == (int)ABX_STATE_HASH,
                "one hash");
 
+enum { KEPT_WITHIN_MS = 2000 };
+
+static bool init_kept(void *arg, const unsigned char *hash)
+{
+    return abx_state_page_wait(arg, hash, KEPT_WITHIN_MS);
+}
+
 static void view_describe(void *arg, struct abx_json_writer *w)
 {
     const struct abx_state_page *page = arg;
@@ -237,6 +244,8 @@ static int serve_envd(const struct abx_init_context *c)
         return serve_other_envd(other);
     struct abx_envd_options o = {.channel_fd = c->channel_fd,
                                  .init_fd = c->init_fd,
+                                 .init_kept = init_kept,
+                                 .init_arg = c->page,
                                  .state_fd = c->provision_fd,
                                  .tcp_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
                                  .is_locked = c->locked,

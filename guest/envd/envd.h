@@ -18,6 +18,11 @@ struct abx_envd_options {
     /** To init, SOCK_SEQPACKET: for each accepted /init one message, SHA-256 of the token or one
      * zero byte, with one sealed memfd, to be handed to the next envd as state_fd. -1: none. */
     int init_fd;
+    /** Blocks, for a bounded time, until init has kept the state whose token has this hash (NULL:
+     *  none): only then is /init answered, for gateway and interpreter judge by what init keeps.
+     *  False: it did not. NULL: nobody is waited for. */
+    bool (*init_kept)(void *arg, const unsigned char *hash);
+    void *init_arg;
     /** The provisioning of an earlier envd: the daemon starts unlocked with it. -1: none. */
     int state_fd;
     uint16_t tcp_port;      /* on 0.0.0.0; 0: no TCP */

@@ -125,6 +125,25 @@ static int receive_state(unsigned char hash[33], ssize_t *ret_len)
     return fd;
 }
 
+/* As long as init does not keep the hash, gateway and interpreter judge by the old one. */
+static bool keeps_nothing(void *arg, const unsigned char *hash)
+{
+    (void)arg;
+    (void)hash;
+    return false;
+}
+
+TEST(a_provisioning_that_init_does_not_keep_is_refused)
+{
+    static const struct row rows[] = {
+        {"POST /init", NULL, "{\"accessToken\":\"secret\"}", 503, {"init did not keep"}},
+        {"GET /envs", "X-Access-Token: secret\r\n", NULL, 503, {STARTING}},
+    };
+    begin(&(struct abx_envd_options){.is_locked = true, .init_kept = keeps_nothing});
+    CHECK(rows);
+    end();
+}
+
 TEST(locked_start_until_init_and_its_state_unlocks_the_next_daemon)
 {
     static const struct row before[] = {

@@ -43,6 +43,8 @@ static int report(const struct abx__envd *e, const struct abx__state *s, struct 
     ssize_t n = abx_fd_send(e->o.init_fd, message, len, &fd, 1);
     if (n < 0)
         return abx_err_sys(err, (int)n, "init does not take the provisioning");
+    if (e->o.init_kept && !e->o.init_kept(e->o.init_arg, s->token.ptr ? message : NULL))
+        return abx_err_set(err, ABX_UNAVAILABLE, "init did not keep the provisioning");
     return 0;
 }
 

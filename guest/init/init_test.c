@@ -304,12 +304,6 @@ static int send_state(int init_fd, int seals, size_t len)
     return abx_fd_send(init_fd, text, len, &memfd, 1) < 0 ? -1 : 0;
 }
 
-static void wait_provisions(const struct abx_init_context *c, uint32_t wanted)
-{
-    for (int i = 0; i < 2000 && atomic_load(&c->page->provisions) < wanted; i++)
-        usleep(1000);
-}
-
 /* First life: provisions, then dies. Second: reports what it was given. */
 static int service_provisioned(const struct abx_init_context *c)
 {
@@ -318,9 +312,12 @@ static int service_provisioned(const struct abx_init_context *c)
     if (c->provision_fd < 0) {
         bool refused = send_state(c->init_fd, F_SEAL_WRITE, ABX_STATE_HASH) == 0; /* not sealed */
         bool sent = send_state(c->init_fd, ALL, ABX_STATE_HASH) == 0;
-        wait_provisions(c, 1);
-        report(c->engine_fd, "refused=%d sent=%d count=%u", refused, sent,
-               atomic_load(&c->page->provisions));
+        memset(hash, 'h', sizeof(hash));
+        bool kept = abx_state_page_wait(c->page, hash, GUARD_MS);
+        hash[0] = 'x';
+        bool other = abx_state_page_wait(c->page, hash, 20);
+        report(c->engine_fd, "refused=%d sent=%d kept=%d other=%d count=%u", refused, sent, kept,
+               other, atomic_load(&c->page->provisions));
         raise(SIGKILL);
     }
     char got[sizeof(state_text)] = "";
@@ -329,8 +326,8 @@ static int service_provisioned(const struct abx_init_context *c)
     bool writable = pwrite(c->provision_fd, "x", 1, 0) == 1;
     report(c->engine_fd, "%s n=%zd token=%d hash=%c writable=%d", got, n, has, hash[31], writable);
     send_state(c->init_fd, ALL, 1); /* a new state without a token */
-    wait_provisions(c, 2);
-    report(c->engine_fd, "token=%d", abx_state_page_token(c->page, hash));
+    bool kept = abx_state_page_wait(c->page, NULL, GUARD_MS);
+    report(c->engine_fd, "kept=%d token=%d", kept, abx_state_page_token(c->page, hash));
     return wait_signal() == SIGTERM ? 0 : 1;
 }
 
@@ -344,11 +341,11 @@ TEST(provisioning_survives_a_killed_envd)
     char text[REPORT_MAX];
     probe_start(&p, services, 1);
     expect_report(&p, text);
-    assert_string_equal(text, "refused=1 sent=1 count=1");
+    assert_string_equal(text, "refused=1 sent=1 kept=1 other=0 count=1");
     expect_report(&p, text);
     assert_string_equal(text, "{\"token\":\"secret\"} n=19 token=1 hash=h writable=0");
     expect_report(&p, text);
-    assert_string_equal(text, "token=0");
+    assert_string_equal(text, "kept=1 token=0");
     probe_stop(&p, SIGTERM);
 }
 

@@ -38,7 +38,7 @@ void abx__provision_receive(struct abx__init *in)
         abx_fd_close(&in->provision_fd);
         in->provision_fd = abx_fd_take(&fds[0]);
         abx_state_page_set_token(in->page, has_token ? text : NULL);
-        atomic_fetch_add(&in->page->provisions, 1);
+        abx_state_page_provisioned(in->page);
     } else {
         abx_log(ABX_LOG_WARN, "provisioning message refused bytes=%zd descriptors=%zu", n, count);
     }

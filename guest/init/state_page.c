@@ -4,8 +4,13 @@
 #include "lib/base/assert.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "lib/base/banned.h"
 
@@ -64,6 +69,43 @@ bool abx_state_page_token(const struct abx_state_page *p, unsigned char ret_hash
         return has;
     }
     return false; /* PID 1 died in the middle of a change: so does everything else */
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void abx_state_page_provisioned(struct abx_state_page *p)
+{
+    atomic_fetch_add(&p->provisions, 1);
+    syscall(SYS_futex, &p->provisions, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static bool shows(const struct abx_state_page *p, const unsigned char *hash)
+{
+    unsigned char now[ABX_STATE_HASH];
+    bool has_token = abx_state_page_token(p, now);
+    return hash != NULL ? has_token && memcmp(now, hash, sizeof(now)) == 0 : !has_token;
+}
+
+bool abx_state_page_wait(const struct abx_state_page *p, const unsigned char *hash,
+                         unsigned limit_ms)
+{
+    uint64_t end = now_ns() + (uint64_t)limit_ms * 1000000;
+    for (;;) {
+        uint32_t seen = atomic_load(&p->provisions); /* before the look: a later change is seen */
+        if (seen > 0 && shows(p, hash))
+            return true;
+        uint64_t now = now_ns();
+        if (now >= end)
+            return false;
+        struct timespec left = {.tv_sec = (time_t)((end - now) / 1000000000),
+                                .tv_nsec = (long)((end - now) % 1000000000)};
+        syscall(SYS_futex, &p->provisions, FUTEX_WAIT, seen, &left, NULL, 0);
+    }
 }
 
 const char *abx_service_state_name(enum abx_service_state s)

@@ -42,5 +42,11 @@ int abx_state_page_seal(struct abx_state_page *p);
 void abx_state_page_set_token(struct abx_state_page *p, const unsigned char *hash);
 /** SHA-256 of envd's access token; false when it has none (yet). */
 bool abx_state_page_token(const struct abx_state_page *p, unsigned char ret_hash[ABX_STATE_HASH]);
+/** For PID 1, after it kept a provisioning: counts it and wakes those who wait for it. */
+void abx_state_page_provisioned(struct abx_state_page *p);
+/** Blocks until the page shows @hash (NULL: a provisioning without a token), at most @limit_ms.
+ *  False: it does not. For services; the page may be sealed. */
+bool abx_state_page_wait(const struct abx_state_page *p, const unsigned char *hash,
+                         unsigned limit_ms);
 /** "down", "running", "stopping". */
 const char *abx_service_state_name(enum abx_service_state s);
