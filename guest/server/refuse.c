@@ -9,6 +9,7 @@
 struct delayed {
     struct abx_timer timer;
     struct abx__call *call; /* NULL: over */
+    abx__refuse_fn *answer;
     struct abx_policy_verdict verdict;
 };
 
@@ -29,10 +30,16 @@ static void on_time(struct abx_timer *t)
 {
     struct delayed *d = t->owner;
     if (d->call)
-        abx__call_deny(d->call, &d->verdict);
+        d->answer(d->call, &d->verdict);
 }
 
 void abx__call_refuse(struct abx__call *c, const struct abx_policy_verdict *v)
+{
+    abx__call_refuse_by(c, v, abx__call_deny);
+}
+
+void abx__call_refuse_by(struct abx__call *c, const struct abx_policy_verdict *v,
+                         abx__refuse_fn *answer)
 {
     struct abx__server *s = c->server;
     uint64_t peer = abx__throttle_key(abx_http_peer_fd(c->req));
@@ -40,10 +47,11 @@ void abx__call_refuse(struct abx__call *c, const struct abx_policy_verdict *v)
                    abx__throttle_refused(&s->throttle, peer, c->began_ms);
     struct delayed *d = is_slow ? calloc(1, sizeof(*d)) : NULL;
     if (d == NULL) {
-        abx__call_deny(c, v);
+        answer(c, v);
         return;
     }
     d->call = c;
+    d->answer = answer;
     d->verdict = *v;
     c->data = d;
     c->on_close = on_close;

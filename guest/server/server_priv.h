@@ -292,6 +292,10 @@ void abx__call_deny(struct abx__call *c, const struct abx_policy_verdict *v);
 /** As abx__call_deny(), for a caller that is not known: later when the peer has had too many (S16).
  */
 void abx__call_refuse(struct abx__call *c, const struct abx_policy_verdict *v);
+/** The same where the refusal is another than that body. */
+typedef void abx__refuse_fn(struct abx__call *c, const struct abx_policy_verdict *v);
+void abx__call_refuse_by(struct abx__call *c, const struct abx_policy_verdict *v,
+                         abx__refuse_fn *answer);
 /** 501, type NotImplementedError, code not_built, naming the endpoint. */
 void abx__call_not_built(struct abx__call *c);
 /** Whether an answer was begun. */

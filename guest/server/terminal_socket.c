@@ -494,6 +494,19 @@ static void refuse(struct abx__call *c, int status, const char *why)
     abx__call_answer_status(c, status, status == 426 ? extra : NULL, abx_buf_str(&body));
 }
 
+static void close_stranger(struct abx__call *c, const struct abx_policy_verdict *v)
+{
+    c->audit_code = abx_policy_code_name(v->code);
+    open_socket(c, NULL, (struct why_not){CODE_UNAUTHORIZED, "Unauthorized"});
+}
+
+/* A token is refused by a close frame, as published; both wait as a 401 does (S16). */
+static void refuse_caller(struct abx__call *c, const struct abx_policy_verdict *v)
+{
+    bool is_closed = v->code == ABX_POLICY_UNAUTHORIZED && !abx__terminal_has_ticket(c);
+    abx__call_refuse_by(c, v, is_closed ? close_stranger : abx__call_deny);
+}
+
 void abx__terminal_attach(struct abx__call *c)
 {
     const char *why = NULL;
@@ -509,9 +522,8 @@ void abx__terminal_attach(struct abx__call *c)
         return;
     }
     struct why_not no = judge(c, &v);
-    if (v.code == ABX_POLICY_AMBIGUOUS_CREDENTIALS ||
-        (v.code == ABX_POLICY_UNAUTHORIZED && abx__terminal_has_ticket(c))) {
-        abx__call_refuse(c, &v);
+    if (v.code == ABX_POLICY_AMBIGUOUS_CREDENTIALS || v.code == ABX_POLICY_UNAUTHORIZED) {
+        refuse_caller(c, &v);
         return;
     }
     if (v.code != ABX_POLICY_OK)
