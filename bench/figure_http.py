@@ -89,30 +89,6 @@ def load(pids, port, connections, headers, seconds, path="/health"):
     return used / requests * 1e6, rate
 
 
-def two_hops(stack, start_hop, port):
-    """A chain of two proxies before @port: (their pids, the outer port)."""
-    inner, port = start_hop(port)
-    outer, port = start_hop(port)
-    return (inner, outer), port
-
-
-def run_proxy(plan, report):
-    """`proxy` without sandboxes: GET through two hops of lib/http, as edge and gateway are, to an nginx."""
-    if not shutil.which("wrk"):
-        raise Skipped("wrk is not installed")
-    with ExitStack() as stack:
-        _, origin = start_nginx(stack)
-        hop = os.path.join(PROGRAMS, "http_proxy")
-        chains = {"lib/http": two_hops(stack, lambda port: start_printing_port(stack, [hop, str(port)]), origin),
-                  "nginx proxy_pass": two_hops(stack, lambda port: start_nginx(stack, PASS, port), origin)}
-        seconds = 1 if plan.is_smoke else 2
-        for case, connections, headers in CASES[:1] if plan.is_smoke else CASES[:2]:
-            rounds = alternate(plan, {name: lambda at=at: [load(*at, connections, headers, seconds)] for name, at in chains.items()})
-            for kind, unit, column in (("cpu", "us/request", 0), ("rate", "requests/s", 1)):
-                samples = {name: [[sample[column] for sample in r] for r in rs] for name, rs in rounds.items()}
-                report.compare(f"proxy twice {kind}, {case}", unit, samples, "lib/http", "both hops")
-
-
 TOKEN = "bench-token-of-thirty-two-bytes-0"
 STAT = "/files/stat?path=file.txt"
 POLICY = {"version": 1, "auth": {"tokens": [{"id": "bench", "token_env": "BENCH_TOKEN", "scopes": ["files:read"]}]},

@@ -195,6 +195,7 @@ class Session:
         at = SimpleNamespace(api=SimpleNamespace(address=(server.host, server.pty_port)), headers=dict)
         self.socket = until(lambda: self.attach(at), "the terminals' port")
         assert self.socket.status == 101, self.socket.status
+        self.key()  # the shell is up
 
     def attach(self, at):
         try:
