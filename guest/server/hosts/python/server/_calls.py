@@ -15,6 +15,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _JSON = "application/json; charset=utf-8"
 _BODYLESS = (204, 304)
+TEXT_MAX = 1 << 20  # characters of an exception, 12 bytes of JSON each at most
 
 
 class Cancelled(BaseException):
@@ -45,10 +46,11 @@ class Call:
         except ImportError:
             pass
 
-    def _finish(self, line):
+    def _finish(self, text):
         if not self.is_over:
+            line = self.host.line(text)  # may refuse it: then the call has no answer yet
             self.is_over = True
-            self.host.send_text(line)
+            self.host.send_line(line)
 
     def result(self, text):
         self._finish(f'{{"op":"result","id":{self.id},"value":{text}}}')
@@ -81,7 +83,7 @@ class Call:
         try:
             if not self.is_cancelled:
                 self.host.log("".join(traceback.format_exception(type(exc), exc, exc.__traceback__)))
-            self.error(500, type(exc).__name__, text)
+            self.error(500, type(exc).__name__, text[:TEXT_MAX])
         except (OSError, ValueError):
             self.is_over = True  # the server is gone
 

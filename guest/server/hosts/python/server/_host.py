@@ -53,10 +53,17 @@ class Host:
     def send(self, message):
         self.send_text(json.dumps(message, separators=(",", ":")))
 
-    def send_text(self, line):
-        data = line.encode() + b"\n"
+    def send_text(self, text):
+        self.send_line(self.line(text))
+
+    def line(self, text):
+        """The bytes of it; ValueError: the server takes no line so long."""
+        data = text.encode() + b"\n"
         if len(data) > LINE_MAX:
             raise ValueError(f"the answer is larger than {LINE_MAX} bytes")
+        return data
+
+    def send_line(self, data):
         with self._send_lock:
             self._sock.sendall(data)
 
