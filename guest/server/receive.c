@@ -21,7 +21,7 @@ struct receive {
     struct abx_buf taken;   /* the job's while it runs */
     uint64_t seen, limit;
     size_t counted; /* of it in server->body_bytes */
-    bool is_open, is_ended, is_last, is_closed, is_too_large, is_paused;
+    bool is_open, is_ended, is_last, is_settled, is_too_large, is_paused;
     max_align_t data[];
 };
 
@@ -33,10 +33,25 @@ void *abx__receive_data(struct abx__job *j)
 
 /* ---- on the pool ---- */
 
+static void run_undo(struct abx__job *j)
+{
+    struct receive *r = j->data;
+    if (!r->is_settled)
+        r->ops->undo(j);
+    r->is_settled = true;
+}
+
+/* Who reads of a refusal finds nothing left of what was refused. */
+static void settle(struct abx__job *j, bool is_good)
+{
+    if (!is_good)
+        run_undo(j);
+}
+
 static void run_open(struct abx__job *j)
 {
     struct receive *r = j->data;
-    r->ops->open(j);
+    settle(j, r->ops->open(j));
 }
 
 static void run_feed(struct abx__job *j)
@@ -44,14 +59,18 @@ static void run_feed(struct abx__job *j)
     struct receive *r = j->data;
     bool is_good = r->taken.len == 0 || r->ops->feed(j, abx_buf_str(&r->taken));
     abx_buf_clear(&r->taken);
-    r->is_closed = is_good && r->is_last && r->ops->close(j);
+    if (is_good && r->is_last)
+        is_good = r->is_settled = r->ops->close(j);
+    settle(j, is_good);
 }
 
-static void run_undo(struct abx__job *j)
+static void run_too_large(struct abx__job *j)
 {
-    struct receive *r = j->data;
-    if (!r->is_closed)
-        r->ops->undo(j);
+    const struct receive *r = j->data;
+    j->verdict.limit_bytes = r->limit;
+    abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE, "the body is larger than %llu bytes",
+                    (unsigned long long)r->limit);
+    settle(j, false);
 }
 
 /* ---- on the loop ---- */
@@ -73,21 +92,15 @@ static void drop(struct abx__job *j)
     abx_buf_done(&r->taken);
 }
 
-static void fail_too_large(struct abx__job *j)
-{
-    const struct receive *r = j->data;
-    j->verdict.limit_bytes = r->limit;
-    abx_policy_deny(&j->verdict, ABX_POLICY_PAYLOAD_TOO_LARGE, "the body is larger than %llu bytes",
-                    (unsigned long long)r->limit);
-    abx__job_end(j);
-}
-
 /* The job does not run: gives it what has come. */
 static void pump(struct abx__job *j)
 {
     struct receive *r = j->data;
     if (r->is_too_large) {
-        fail_too_large(j);
+        j->is_held = false;
+        j->run = run_too_large;
+        j->done = NULL;
+        abx__job_start(j);
         return;
     }
     if (!r->is_ended && r->pending.len < WORTH_A_RUN)
