@@ -75,6 +75,21 @@ TEST(start_end_rows)
     end();
 }
 
+/* An image's PATH is the daemon's, and so that of what it starts (envd.md 5.3). */
+TEST(what_is_started_has_the_path_of_the_daemon)
+{
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    char before[8192];
+    snprintf(before, sizeof(before), "%s", getenv("PATH"));
+    setenv("PATH", "/opt/own/bin:/bin", 1);
+    begin(&plain);
+    setenv("PATH", before, 1);
+    stream_all(START, SH("echo $PATH"), &got);
+    assert_true(has(&got, "{\"stdout\":\"L29wdC9vd24vYmluOi9iaW4K\"}"));
+    end();
+}
+
 TEST(start_takes_bare_bodies_and_protobuf)
 {
     ABX_AUTO_BUF got;
