@@ -11,8 +11,11 @@
 #include "lib/proc/proc.h"
 #include "tests/unit/test.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -517,6 +520,44 @@ TEST(a_port_on_the_other_loopback_is_reached)
     snprintf(headers, sizeof(headers), "X-Sandbox-Port: %u\r\n", a.port);
     ask(connect_engine(&r), "/six", headers, out);
     expect_in(out, "[app] GET /six\n");
+    app_stop(&a);
+    rig_stop(&r);
+}
+
+/* The first address of this machine that is none of loopback; false: it has none. */
+static bool own_address(char ret[INET_ADDRSTRLEN])
+{
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    assert_int_equal(getifaddrs(&all), 0);
+    for (const struct ifaddrs *i = all; i != NULL && !found; i = i->ifa_next) {
+        found = i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+                (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP;
+        if (found)
+            inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr,
+                      ret, INET_ADDRSTRLEN);
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+TEST(a_port_on_the_interface_alone_is_reached)
+{
+    struct rig r = {0};
+    struct app a;
+    char headers[64], address[INET_ADDRSTRLEN], listen[INET_ADDRSTRLEN + 2];
+    if (!own_address(address))
+        skip();
+    snprintf(listen, sizeof(listen), "%s:0", address);
+    a.fd = abx_init_listen(listen);
+    assert_true(a.fd >= 0);
+    rig_start(&r);
+    a.port = port_of(a.fd);
+    a.pid = abx_proc_fork_role("app", run_app, &a, &a.fd, 1, NULL);
+    close(a.fd);
+    snprintf(headers, sizeof(headers), "X-Sandbox-Port: %u\r\n", a.port);
+    ask(connect_engine(&r), "/own", headers, out);
+    expect_in(out, "[app] GET /own\n");
     app_stop(&a);
     rig_stop(&r);
 }

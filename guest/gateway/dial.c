@@ -1,8 +1,9 @@
 /* guest/gateway/dial.c: connections to upstreams: envd and interpreter by PID 1's channels,
- * ports on loopback.
+ * ports on the sandbox's own addresses.
  *
- * A port may not listen yet: five tries within a second (control-plane.md 12.3). While PID 1 has
- * the daemon not running, or its channel is full, the dial waits up to two seconds (startup guard).
+ * A port may not listen yet: five tries within a second (control-plane.md 12.3), each on 127.0.0.1,
+ * on ::1, then on the first interface that is none of loopback. While PID 1 has the daemon not
+ * running, or its channel is full, the dial waits up to two seconds (startup guard).
  */
 #include "guest/gateway/gateway_priv.h"
 
@@ -13,6 +14,8 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -21,10 +24,54 @@
 
 #include "lib/base/banned.h"
 
-enum { GUARD_MS = 2000, GUARD_STEP_MS = 20, CONNECT_LIMIT_MS = 5000, ADDRESSES = 2 };
+enum { GUARD_MS = 2000, GUARD_STEP_MS = 20, CONNECT_LIMIT_MS = 5000 };
 
 /* Pauses after each try of a port. */
 static const uint32_t retry_ms[] = {100, 200, 300, 300};
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+static socklen_t loopback_v4(uint16_t port, union address *ret)
+{
+    ret->v4.sin_family = AF_INET;
+    ret->v4.sin_port = htons(port);
+    ret->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return sizeof(ret->v4);
+}
+
+static socklen_t loopback_v6(uint16_t port, union address *ret)
+{
+    ret->v6.sin6_family = AF_INET6;
+    ret->v6.sin6_port = htons(port);
+    ret->v6.sin6_addr = in6addr_loopback;
+    return sizeof(ret->v6);
+}
+
+static socklen_t interface_v4(uint16_t port, union address *ret)
+{
+    struct ifaddrs *all = NULL;
+    socklen_t len = 0;
+    if (getifaddrs(&all) < 0)
+        return 0;
+    for (const struct ifaddrs *i = all; i != NULL && len == 0; i = i->ifa_next) {
+        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
+            (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) != IFF_UP)
+            continue;
+        memcpy(&ret->v4, i->ifa_addr, sizeof(ret->v4));
+        ret->v4.sin_port = htons(port);
+        len = sizeof(ret->v4);
+    }
+    freeifaddrs(all);
+    return len;
+}
+
+/* In the order in which a port is looked for. 0: there is no such address. */
+static socklen_t (*const addresses[])(uint16_t port, union address *ret) = {
+    loopback_v4, loopback_v6, interface_v4};
 
 struct dial {
     struct abx_list node;
@@ -36,7 +83,7 @@ struct dial {
     const struct channel *channel; /* NULL: a port */
     uint16_t port;
     size_t tries;
-    size_t address; /* 0: 127.0.0.1, 1: ::1 */
+    size_t address; /* of `addresses` */
     int fd;
     int handles; /* still known to the loop */
     bool done;
@@ -97,7 +144,7 @@ static void try_address(struct dial *d);
 static void on_refused(struct dial *d)
 {
     abx_fd_close(&d->fd);
-    if (++d->address < ADDRESSES) {
+    if (++d->address < ABX_COUNTOF(addresses)) {
         try_address(d);
         return;
     }
@@ -141,32 +188,15 @@ static void wait_writable(struct dial *d)
     abx_timer_start(&d->timer, CONNECT_LIMIT_MS, 0);
 }
 
-union address {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-};
-
-static socklen_t loopback(size_t which, uint16_t port, union address *ret)
-{
-    *ret = (union address){0};
-    if (which == 0) {
-        ret->v4.sin_family = AF_INET;
-        ret->v4.sin_port = htons(port);
-        ret->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        return sizeof(ret->v4);
-    }
-    ret->v6.sin6_family = AF_INET6;
-    ret->v6.sin6_port = htons(port);
-    ret->v6.sin6_addr = in6addr_loopback;
-    return sizeof(ret->v6);
-}
-
 /* The kernel's answer on loopback is at hand at once, unless the listener's queue is full. */
 static void try_address(struct dial *d)
 {
-    union address a;
-    socklen_t len = loopback(d->address, d->port, &a);
+    union address a = {0};
+    socklen_t len = addresses[d->address](d->port, &a);
+    if (len == 0) {
+        on_refused(d);
+        return;
+    }
     d->fd = socket(a.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (d->fd < 0 && errno != EAFNOSUPPORT) {
         finish(d, -errno);

@@ -245,7 +245,7 @@ static int fill_etc(const struct abx__worker *w, const struct abx__folder *f,
     snprintf(text, sizeof(text), "%s\n", spec->id);
     int r = abx_fd_write_all(f->hostname, text, strlen(text));
     snprintf(text, sizeof(text),
-             "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n",
+             "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 %s\n",
              spec->id);
     if (r >= 0)
         r = abx_fd_write_all(f->hosts, text, strlen(text));
