@@ -227,14 +227,21 @@ static bool wants_interpreter(void)
     return abx_interpreter_is_useful(path != NULL && *path != '\0' ? path : ABX_SANDBOX_PATH);
 }
 
+/* A program that is not ours in the place of a role: killed like any other where memory ends. */
+static int become(const char *program, char *const argv[])
+{
+    (void)abx_fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", ABX_STR("0"));
+    execvp(program, argv);
+    abx_log(ABX_LOG_ERROR, "exec failed program=%s errno=%d", program, errno);
+    return 127;
+}
+
 static int serve_other_envd(const char *program)
 {
     char port[8], name[] = "envd", option[] = "-port";
     snprintf(port, sizeof(port), "%u", port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD));
     char *argv[] = {name, option, port, NULL};
-    execv(program, argv);
-    abx_log(ABX_LOG_ERROR, "exec failed program=%s errno=%d", program, errno);
-    return 127;
+    return become(program, argv);
 }
 
 static int serve_envd(const struct abx_init_context *c)
@@ -258,9 +265,7 @@ static int serve_interpreter(const struct abx_init_context *c)
     const char *other = other_interpreter(c->locked);
     if (other != NULL) {
         char name[] = "sandbox-code-interpreter";
-        execv(other, (char *[]){name, NULL}); /* its port is in its environment */
-        abx_log(ABX_LOG_ERROR, "exec failed program=%s errno=%d", other, errno);
-        return 127;
+        return become(other, (char *[]){name, NULL}); /* its port is in its environment */
     }
     int envd_fd = c->channel_fd;
     if (other_envd(c->locked) != NULL)
@@ -304,9 +309,7 @@ static int serve_gateway(const struct abx_init_context *c)
 static int serve_command(const struct abx_init_context *c)
 {
     char **argv = c->arg;
-    execvp(argv[0], argv);
-    abx_log(ABX_LOG_ERROR, "exec of the command failed program=%s errno=%d", argv[0], errno);
-    return 127;
+    return become(argv[0], argv);
 }
 
 /* In start order. A supervised service is one more row. */

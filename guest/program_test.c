@@ -460,7 +460,7 @@ TEST(the_command_runs_only_when_asked_for)
         skip();
     struct box asked = {.command = "/no/such/program",
                         .env = ABX_ENV_RUN_CMD "=1",
-                        .log_wants = "exec of the command failed program=/no/such/program errno=2"};
+                        .log_wants = "role=command exec failed program=/no/such/program errno=2"};
     box_start(&asked);
     ask(&asked, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
     expect("HTTP/1.1 204 ");

@@ -21,7 +21,7 @@
 
 #include "lib/base/banned.h"
 
-enum { CHILD_OOM_SCORE = 100, TTY_GROUP = 5, PTY_COLS = 80, PTY_ROWS = 24, ARGS_MAX = 65536 };
+enum { TTY_GROUP = 5, PTY_COLS = 80, PTY_ROWS = 24, ARGS_MAX = 65536 };
 
 /* Everything that must go once the child runs or failed to. */
 struct launch {
@@ -302,7 +302,7 @@ static int run_child(struct abx_process *p, const struct abx_process_spec *spec,
         .gid = u->gid,
         .groups = u->groups,
         .group_count = u->group_count,
-        .oom_score_adj = CHILD_OOM_SCORE,
+        .oom_score_adj = ABX_PROC_OOM_USER,
         .reset_nice = true,
         .new_session = true,
         .confine = spec->confine,

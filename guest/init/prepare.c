@@ -162,10 +162,16 @@ static void set_environment(int root)
         setenv(ca_variables[i], ca_file, 0);
 }
 
-/* Best effort: without CAP_SYS_RESOURCE the score stays, and children have nothing to reset. */
+/* Where memory ends, the daemons go after what users start (ABX_PROC_OOM_USER). Below 0 needs
+ * CAP_SYS_RESOURCE; the engine has started us above it. */
 static void protect_from_oom(void)
 {
-    int r = abx_fd_write_file(AT_FDCWD, "/proc/self/oom_score_adj", ABX_STR("-1000"));
+    static const char name[] = "/proc/self/oom_score_adj";
+    char now[16] = "";
+    int r = abx_fd_write_file(AT_FDCWD, name, ABX_STR("-1000"));
+    ABX_AUTO_FD fd = r < 0 ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd >= 0 && abx_fd_read_all(fd, now, sizeof(now) - 1) > 0 && now[0] != '-')
+        r = abx_fd_write_file(AT_FDCWD, name, ABX_STR("0"));
     if (r < 0)
         abx_log(ABX_LOG_DEBUG, "oom_score_adj stays: errno=%d", -r);
 }

@@ -375,6 +375,7 @@ static int start(struct abx_kernel *k, const struct abx_kernel_spec *s, struct a
         .exec_fd = line,
         .confine = s->confine,
         .umask = s->umask,
+        .oom_score_adj = ABX_PROC_OOM_USER,
         .new_session = true,
         .die_with_parent = true,
     };

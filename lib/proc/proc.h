@@ -21,6 +21,8 @@ struct abx_proc_status {
 /** "exit status 7", "signal: killed", "signal: segmentation fault (core dumped)" (envd.md 5.6). */
 void abx_proc_status_text(const struct abx_proc_status *st, char out[64]);
 
+enum { ABX_PROC_OOM_USER = 100 }; /* of what users start: before the daemons */
+
 /* What a child gets; everything is prepared before the fork, only system calls run after it. */
 struct abx_proc_spec {
     const char *path;        /* absolute, or searched in `search_path` */
@@ -36,7 +38,7 @@ struct abx_proc_spec {
     gid_t gid;
     const gid_t *groups;
     size_t group_count;
-    int oom_score_adj;    /* INT_MIN: left alone; set where permitted */
+    int oom_score_adj;    /* INT_MIN: left alone; set where permitted. ABX_PROC_OOM_USER */
     bool reset_nice;      /* nice 0, I/O class none; set where permitted */
     bool new_session;     /* setsid; else a process group of its own. Implied by tty_fd */
     bool die_with_parent; /* SIGKILL to the child when the spawning thread is gone */

@@ -45,6 +45,7 @@ ROWS = [
     one("pwd", "!pwd", pythons=BOTH, stdout_all=ends_with("/home")),
     steps("pwd_twice", ("!pwd", {"count": 1}), ("!pwd", {"count": 2}), pythons=BOTH),
     steps("state", ("x = 1", {"results": 0}), ("x += 1; x", {"text": "2"}), pythons=BOTH),
+    one("goes_before_the_daemons", "int(open('/proc/self/oom_score_adj').read())", pythons=BOTH, text="100"),
     one("await", "import asyncio\nawait asyncio.sleep(0.01)\n'done'", pythons=BOTH, text="done"),
     one("indented", "    y = 3\n    if y:\n        y += 1\n    y", pythons=BOTH, text="4"),
     one("json", "{'a': 1, 'b': [None]}", pythons=BOTH, keys=[["json", "text"]]),
