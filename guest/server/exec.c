@@ -496,12 +496,12 @@ void abx__running_remove(struct abx__running *r)
     abx_list_remove(&r->node);
 }
 
-void abx__shells_stop(struct abx__server *s)
+void abx__shells_signal(struct abx__server *s, int signum)
 {
     struct abx__running *r;
     abx_list_foreach(r, &s->shells, struct abx__running, node)
     {
         if (r->run)
-            abx_run_signal(r->run, SIGTERM);
+            abx_run_signal(r->run, signum);
     }
 }

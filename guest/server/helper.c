@@ -116,12 +116,12 @@ void abx__helper_run(struct abx__call *c, const struct abx__helper_spec *spec,
     c->on_close = on_close;
 }
 
-void abx__helpers_stop(struct abx__server *s)
+void abx__helpers_signal(struct abx__server *s, int signum)
 {
     for (struct abx_list *node = s->helpers.next; node != &s->helpers; node = node->next) {
         struct helper *h = ABX_CONTAINER_OF(node, struct helper, node);
         if (h->run)
-            abx_run_signal(h->run, SIGTERM);
+            abx_run_signal(h->run, signum);
     }
 }
 

@@ -23,7 +23,7 @@ typedef void abx__helper_done_fn(struct abx__call *c, void *arg,
  * call is answered. The call must have no on_close of its own. */
 void abx__helper_run(struct abx__call *c, const struct abx__helper_spec *spec,
                      abx__helper_done_fn *done, void *arg);
-/** SIGTERM to all: the server stops. */
-void abx__helpers_stop(struct abx__server *s);
+/** To all of them: the server stops. */
+void abx__helpers_signal(struct abx__server *s, int signum);
 /** Cut at most at the end of a whole character. */
 struct abx_str abx__whole_characters(struct abx_str s, bool is_cut);

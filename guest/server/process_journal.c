@@ -24,6 +24,7 @@ static const char *const names[] = {
     [ABX_OUTPUT_STDOUT] = "stdout", [ABX_OUTPUT_STDERR] = "stderr", [ABX_OUTPUT_PTY] = "pty"};
 
 struct reader {
+    struct abx_list node; /* of server->followers, while events are sent */
     struct abx__call *call;
     struct abx_process *process; /* counted */
     struct abx_process_sub *sub;
@@ -47,6 +48,7 @@ static void on_close(struct abx__call *c, bool aborted)
 {
     struct reader *r = c->data;
     (void)aborted;
+    abx_list_remove(&r->node);
     abx_process_unsubscribe(r->sub);
     abx_timer_close(&r->ping, on_timer_closed);
 }
@@ -148,6 +150,14 @@ static bool send_event(struct reader *r, const char *name, const struct abx_buf 
     return false;
 }
 
+static void end_events(struct reader *r, const char *name, struct abx_buf *json)
+{
+    r->is_over = true;
+    abx_timer_stop(&r->ping);
+    send_event(r, name, json);
+    abx__call_sse_end(r->call);
+}
+
 static bool on_event_data(struct abx_process_sub *s, enum abx_output kind, uint64_t offset,
                           struct abx_str data)
 {
@@ -182,10 +192,7 @@ static void on_event_end(struct abx_process_sub *s, const struct abx_process_end
     abx_buf_init(&json, EVENT_MAX);
     abx_buf_putf(&json, "{\"exit_code\": %d, \"next\": %llu}",
                  end->exited ? end->exit_code : -end->signum, (unsigned long long)r->next);
-    r->is_over = true;
-    abx_timer_stop(&r->ping);
-    send_event(r, "exit", &json);
-    abx__call_sse_end(r->call);
+    end_events(r, "exit", &json);
 }
 
 static const struct abx_process_sub_ops event_ops = {on_event_data, on_event_gap, on_event_end};
@@ -193,7 +200,8 @@ static const struct abx_process_sub_ops event_ops = {on_event_data, on_event_gap
 static void on_drain(struct abx__call *c)
 {
     struct reader *r = c->data;
-    abx_process_resume(r->sub);
+    if (!r->is_over)
+        abx_process_resume(r->sub);
 }
 
 static void on_ping(struct abx_timer *t)
@@ -206,7 +214,25 @@ static void begin_events(struct reader *r)
 {
     r->call->on_drain = on_drain;
     abx__call_sse_begin(r->call);
+    abx_list_push(&r->call->server->followers, &r->node);
     abx_timer_start(&r->ping, PING_MS, PING_MS);
+}
+
+void abx__journals_leave(struct abx__server *s)
+{
+    struct reader *r;
+    abx_list_foreach(r, &s->followers, struct reader, node)
+    {
+        ABX_AUTO_BUF json = {0};
+        if (r->is_over)
+            continue;
+        abx_process_unsubscribe(r->sub);
+        r->sub = NULL;
+        abx_buf_init(&json, EVENT_MAX);
+        abx_buf_putf(&json, "{\"reason\": \"shutdown\", \"next\": %llu}",
+                     (unsigned long long)r->next);
+        end_events(r, "end", &json);
+    }
 }
 
 /* ---- the call ---- */
@@ -224,6 +250,7 @@ static struct reader *reader_new(struct abx__call *c, struct abx_process *p, uin
     r->call = c;
     r->process = abx_process_ref(p);
     r->next = since;
+    abx_list_init(&r->node);
     abx_buf_init(&r->body, BODY_MAX);
     abx_json_writer_init(&r->w, &r->body);
     abx_timer_init(&r->ping, &c->server->loop, on_ping, r);

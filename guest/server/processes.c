@@ -374,6 +374,18 @@ void abx__processes_stop(struct abx__server *s)
     abx_timer_start(&s->procs_timer, 0, STOP_LOOK_MS);
 }
 
+void abx__processes_leave(struct abx__server *s)
+{
+    struct abx__started *p;
+    abx__journals_leave(s);
+    if (s->procs == NULL) /* the table is gone, nobody waits */
+        return;
+    abx_list_foreach(p, &s->started, struct abx__started, node)
+    {
+        abx__process_output_wake(p, true);
+    }
+}
+
 const struct abx__route abx__process_routes[] = {{"process_start", start_post},
                                                  {"process_list", list_get},
                                                  {"process_detail", detail_get},

@@ -36,3 +36,4 @@ void abx__process_stdin_post(struct abx__call *c);
 void abx__process_signal_post(struct abx__call *c);
 /* process_journal.c */
 void abx__process_journal_get(struct abx__call *c);
+void abx__journals_leave(struct abx__server *s);

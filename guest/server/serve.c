@@ -35,7 +35,8 @@ enum {
     CONNS_MAX = 2000,
     FIRST_MS = 30000, /* for a connection to say something */
     SWEEP_MS = 5000,
-    REST_MS = 200, /* without a call */
+    LAST_WORDS_MS = 700, /* of the second that connections have at the end */
+    REST_MS = 200,       /* without a call */
     REST_EVERY_MS = 5000,
     GROUPS_TEXT = 256,
     NAMES_TEXT = 512,
@@ -141,6 +142,7 @@ static void stop_rest(struct abx__server *s)
     abx_signal_close(&s->reopen, NULL);
     abx_timer_close(&s->sweep, NULL);
     abx_timer_close(&s->rest, NULL);
+    abx_timer_close(&s->last_words, NULL);
     abx_timer_close(&s->stop_timer, NULL);
     abx__browser_stop(s);
     abx__commands_stop(s);
@@ -160,8 +162,8 @@ static void stop(struct abx__server *s)
     s->is_stopping = true;
     abx__notify("STOPPING=1");
     abx__mcp_stop(s);
-    abx__shells_stop(s);
-    abx__helpers_stop(s);
+    abx__shells_signal(s, SIGTERM);
+    abx__helpers_signal(s, SIGTERM);
     abx__watch_stop(s);
     abx__parts_stop(s);
     abx__processes_stop(s);
@@ -170,6 +172,8 @@ static void stop(struct abx__server *s)
         abx_http_server_close(s->http, false, on_http_closed, s);
     else
         stop_rest(s);
+    abx_timer_start(&s->last_words, LAST_WORDS_MS, 0);
+    abx_timer_unref(&s->last_words);
     abx_timer_start(&s->stop_timer, ABX__STOP_MS, 0);
     abx_timer_unref(&s->stop_timer);
 }
@@ -184,6 +188,16 @@ static void die_by(int signum)
 void abx__server_stop(struct abx__server *s)
 {
     stop(s);
+}
+
+/* Connections last a second after the stop: what holds answers up until now, programs that do not
+ * end at SIGTERM, must not cut them. */
+static void on_last_words(struct abx_timer *t)
+{
+    struct abx__server *s = t->owner;
+    abx__shells_signal(s, SIGKILL);
+    abx__helpers_signal(s, SIGKILL);
+    abx__processes_leave(s);
 }
 
 static void on_stop_late(struct abx_timer *t)
@@ -457,6 +471,7 @@ static int start_loop(struct abx__server *s, struct abx_error *err)
                                            .max_conns = CONNS_MAX,
                                            .first_timeout_ms = FIRST_MS,
                                            .turns_away = true};
+    abx_timer_init(&s->last_words, &s->loop, on_last_words, s);
     abx_timer_init(&s->stop_timer, &s->loop, on_stop_late, s);
     abx_timer_init(&s->sweep, &s->loop, on_sweep, s);
     abx_timer_init(&s->rest, &s->loop, on_rest, s);
@@ -503,6 +518,7 @@ static int prepare(struct abx__server *s)
     abx_hex_encode(random + 4, 16, s->long_marker);
     abx_list_init(&s->calls);
     abx_list_init(&s->shells);
+    abx_list_init(&s->followers);
     abx_list_init(&s->helpers);
     s->started_ms = abx_time_mono_ms();
     abx_list_init(&s->watching);

@@ -75,10 +75,11 @@ struct abx__server {
     struct abx_http_server *http;
     struct abx_policy *policy; /* the one in force */
     struct abx_policy_meter *meter;
-    const char *path;       /* PATH of the start; where programs are looked up */
-    char *cwd;              /* of the server, absolute */
-    uint64_t upload_cap;    /* ABX_MAX_UPLOAD_SIZE */
-    struct abx_list shells; /* programs of /shell and /shell/stream that run: exec.h */
+    const char *path;          /* PATH of the start; where programs are looked up */
+    char *cwd;                 /* of the server, absolute */
+    uint64_t upload_cap;       /* ABX_MAX_UPLOAD_SIZE */
+    struct abx_list followers; /* of journals: process_journal.c */
+    struct abx_list shells;    /* programs of /shell and /shell/stream that run: exec.h */
     size_t shell_count;
     struct abx_list helpers;  /* programs that handlers wait for: helper.c */
     char python_version[32];  /* of python3, once it was asked: system.c */
@@ -121,7 +122,7 @@ struct abx__server {
     void *on_loaded_arg;
     struct abx__policy_source source;
     struct abx_signal term, interrupt, hangup, reopen;
-    struct abx_timer stop_timer, sweep, rest;
+    struct abx_timer last_words, stop_timer, sweep, rest;
     struct abx_list calls; /* in flight */
     size_t body_bytes;     /* of all bodies that are held */
     uint64_t call_number;
@@ -172,6 +173,8 @@ void abx__shell_stream_post(struct abx__call *c);           /* shell_stream.c */
 int abx__processes_open(struct abx__server *s, struct abx_error *err);
 /** SIGTERM, SIGHUP for terminals; SIGKILL after 1.5 s. The table is gone once they are. */
 void abx__processes_stop(struct abx__server *s);
+/** Answers who waits for a background process, ends the events of who follows one. */
+void abx__processes_leave(struct abx__server *s);
 /** Every few seconds: forgets what ended long ago; ends terminals that nobody looks at. */
 void abx__processes_sweep(struct abx__server *s);
 void abx__terminals_sweep(struct abx__server *s, int64_t now_ms);
@@ -188,8 +191,8 @@ bool abx__browser_is_in_sandbox(void);
 void abx__code_contexts_sweep(struct abx__server *s);
 /** Ends all contexts and what runs in them: the server stops. */
 void abx__code_contexts_stop(struct abx__server *s);
-/** Sends SIGTERM to what /shell runs: the server stops. */
-void abx__shells_stop(struct abx__server *s);
+/** To all that /shell runs: the server stops. */
+void abx__shells_signal(struct abx__server *s, int signum);
 /** Ends every /files/watch with its closing event: the server stops. */
 void abx__watch_stop(struct abx__server *s);
 /** Where an endpoint is found, in the order of abx_policy_rules(). */
