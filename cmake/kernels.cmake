@@ -1,29 +1,35 @@
-# The kernels of guest/kernels, inside the binary: Python's as a zip, the others as they are.
+# The kernels of guest/kernels, inside the binary: Python's as one table of sources (guest/kernels/python/__main__.py tells its
+# form), the others as they are.
 set(abx_kernels ${CMAKE_SOURCE_DIR}/guest/kernels)
-file(GLOB_RECURSE abx_kernel_names CONFIGURE_DEPENDS RELATIVE ${abx_kernels}/python ${abx_kernels}/python/*.py)
-list(SORT abx_kernel_names)
-list(TRANSFORM abx_kernel_names PREPEND ${abx_kernels}/python/ OUTPUT_VARIABLE abx_kernel_sources)
-set(abx_kernel_zip ${CMAKE_BINARY_DIR}/gen/kernel-python.zip)
-# One date for all members: the same sources give the same bytes.
-add_custom_command(OUTPUT ${abx_kernel_zip}
-  COMMAND ${CMAKE_COMMAND} -E env TZ=UTC ${CMAKE_COMMAND} -E tar cf ${abx_kernel_zip} --format=zip --mtime=1990-01-01 -- ${abx_kernel_names}
-  WORKING_DIRECTORY ${abx_kernels}/python DEPENDS ${abx_kernel_sources} VERBATIM)
-set(abx_kernel_blob ${CMAKE_BINARY_DIR}/gen/kernels.S)
+file(GLOB abx_kernel_modules CONFIGURE_DEPENDS ${abx_kernels}/python/abx_kernel/*.py)
+list(SORT abx_kernel_modules)
+set(abx_kernel_python ".incbin \"${abx_kernels}/python/__main__.py\"\n.byte 0")
+foreach(path ${abx_kernel_modules})
+  get_filename_component(name ${path} NAME_WE)
+  string(REPLACE "abx_kernel.__init__" "abx_kernel" name "abx_kernel.${name}")
+  string(APPEND abx_kernel_python "\n.asciz \"${name}\"\n.long 2f - 1f\n1: .incbin \"${path}\"\n2:")
+endforeach()
+set(abx_kernel_files ${abx_kernels}/python/__main__.py ${abx_kernel_modules})
 set(abx_kernel_text "")
-foreach(row "python;${abx_kernel_zip}" "node;${abx_kernels}/node/kernel.js" "bash;${abx_kernels}/bash/kernel.sh")
-  list(GET row 0 name)
-  list(GET row 1 path)
+macro(abx_kernel name body)
   string(APPEND abx_kernel_text "
 .section .rodata
 .balign 16
 .globl abx_blob_kernel_${name}, abx_blob_kernel_${name}_end
 .hidden abx_blob_kernel_${name}, abx_blob_kernel_${name}_end
-abx_blob_kernel_${name}: .incbin \"${path}\"
+abx_blob_kernel_${name}: ${body}
 abx_blob_kernel_${name}_end:
 .byte 0
 ")
+endmacro()
+abx_kernel(python "${abx_kernel_python}")
+foreach(row "node;kernel.js" "bash;kernel.sh")
+  list(GET row 0 name)
+  list(GET row 1 file)
+  abx_kernel(${name} ".incbin \"${abx_kernels}/${name}/${file}\"")
+  list(APPEND abx_kernel_files ${abx_kernels}/${name}/${file})
 endforeach()
-file(WRITE ${abx_kernel_blob} "${abx_kernel_text}.section .note.GNU-stack,\"\",@progbits\n")
-set_source_files_properties(${abx_kernel_blob} PROPERTIES LANGUAGE ASM COMPILE_OPTIONS "-w"
-  OBJECT_DEPENDS "${abx_kernel_zip};${abx_kernels}/node/kernel.js;${abx_kernels}/bash/kernel.sh")
+set(abx_kernel_blob ${CMAKE_BINARY_DIR}/gen/kernels.S)
+file(CONFIGURE OUTPUT ${abx_kernel_blob} CONTENT "${abx_kernel_text}.section .note.GNU-stack,\"\",@progbits\n" @ONLY)
+set_source_files_properties(${abx_kernel_blob} PROPERTIES LANGUAGE ASM COMPILE_OPTIONS "-w" OBJECT_DEPENDS "${abx_kernel_files}")
 target_sources(abx_guest_kernels PRIVATE ${abx_kernel_blob})

@@ -14,9 +14,12 @@ extern const char abx_blob_kernel_python[], abx_blob_kernel_python_end[];
 extern const char abx_blob_kernel_node[], abx_blob_kernel_node_end[];
 extern const char abx_blob_kernel_bash[], abx_blob_kernel_bash_end[];
 
-/* By its path, not by the descriptor: that one's position is shared by all kernels. */
-static char script_path[] = "/proc/self/fd/0";
-static char python[] = "python3", node[] = "node", bash[] = "bash", node_e[] = "-e",
+/* By its path or from its beginning: the descriptor's position is shared by all kernels. Python
+ * would take a zip as its script, but runpy and zipimport cost a tenth of the start. */
+static char python[] = "python3", python_c[] = "-c",
+            python_loader[] = "import posix;f=posix.pread(0,1<<24,0);n=f.index(0);"
+                              "exec(compile(f[:n],'<abx_kernel>','exec'));main(f[n+1:])",
+            node[] = "node", bash[] = "bash", node_e[] = "-e",
             node_loader[] = "eval(require('fs').readFileSync('/proc/self/fd/0','utf8'))",
             no_rc[] = "--norc", no_profile[] = "--noprofile", no_editing[] = "--noediting",
             interactive[] = "-i";
@@ -29,7 +32,7 @@ static char python[] = "python3", node[] = "node", bash[] = "bash", node_e[] = "
 static const struct abx_language languages[] = {
     [ABX_PYTHON] = {.name = "python",
                     .programs = {"python3", "python"},
-                    .argv = {python, script_path},
+                    .argv = {python, python_c, python_loader},
                     .script = abx_blob_kernel_python,
                     .script_end = abx_blob_kernel_python_end,
                     .write = abx_kernel_write_cell},

@@ -1,8 +1,8 @@
 """The shell where IPython is installed: its magics, its display system, its tracebacks."""
-import os
+import sys
 import warnings
 
-from abx_kernel import hooks, late, rich
+from abx_kernel import hooks, jsonable, late, rich
 
 late.start()
 import IPython  # noqa: E402
@@ -21,7 +21,8 @@ class Hook(DisplayHook):
         pass
 
     def write_format_data(self, format_dict, md_dict=None):
-        rich.send_result(format_dict, True)
+        if self.shell.past is None or not self.shell.past.is_sent:
+            rich.send_result(format_dict, True)
 
     def finish_displayhook(self):
         self._is_active = False
@@ -60,10 +61,45 @@ class ChartFormatter(ObjectFormatter):
 class Shell(InteractiveShell):
     displayhook_class = Type(Hook)
     display_pub_class = Type(Publisher)
+    past = None  # the cell that is taken into the books
 
     def run(self, code, count):
         self.execution_count = count
         self.run_cell(code, store_history=True)
+
+    def settled(self):
+        return self
+
+    def keep(self, past):
+        """Takes a cell into the books that was run before (early.py), and shows of it what was not shown."""
+        async def give(*_arguments, result=None, **_options):
+            return self.give(past, result)
+
+        self.past = past
+        self.run_ast_nodes = give
+        self.compile.get_code_name = lambda *_arguments: past.name
+        try:
+            self.run(past.code, past.count)
+        finally:
+            del self.run_ast_nodes, self.compile.get_code_name
+            self.past = None
+
+    def give(self, past, result):
+        """What came of @past, as run_code() would: whether it was an exception."""
+        try:
+            if past.error is not None:
+                raise past.error.with_traceback(past.trace)  # adds one frame to it, as run_code() does
+            sys.displayhook(past.value)
+        except SystemExit as error:
+            result.error_in_exec = error
+            self.showtraceback(exception_only=True)
+            warnings.warn("To exit: use 'exit', 'quit', or Ctrl-D.", stacklevel=1)
+        except BaseException as error:  # whatever a cell raises is its answer
+            result.error_in_exec = error
+            self.showtraceback(running_compiled_code=True)
+        else:
+            return False
+        return True
 
     def _showtraceback(self, etype, evalue, stb):
         rich.send_error(etype.__name__, str(evalue), "".join(stb))
@@ -85,17 +121,17 @@ def add_formatters(shell):
     data.for_type_by_name("pandas.core.frame", "DataFrame", rich.table_data)
     chart.for_type_by_name("matplotlib.figure", "Figure", rich.figure_chart)
     for kind in (dict, list):
-        formatters["application/json"].for_type(kind, rich.clean)
+        formatters["application/json"].for_type(kind, jsonable.clean)
 
 
-def make_shell():
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+def make_shell(module):
+    """@module: of the user's names."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "NoColor" if IPython.version_info[0] < 9 else "nocolor"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        shell = Shell.instance(config=config)
+        shell = Shell.instance(config=config, user_module=module)
     add_formatters(shell)
     hooks.show_images(lambda image: IPython.display.display(image))
     return shell

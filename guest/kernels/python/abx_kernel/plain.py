@@ -13,7 +13,7 @@ import tokenize
 import traceback
 import types
 
-from abx_kernel import hooks, rich
+from abx_kernel import hooks, jsonable, rich
 
 METHODS = {
     "_repr_html_": "text/html",
@@ -54,7 +54,7 @@ def bundle_of(value):
             continue
         bundle[mime] = made[0] if isinstance(made, tuple) else made
     if isinstance(value, (dict, list)):
-        bundle["application/json"] = rich.clean(value)
+        bundle["application/json"] = jsonable.clean(value)
     if is_a(value, "pandas", "DataFrame"):
         bundle["e2b/data"] = rich.table_data(value)
     if is_a(value, "matplotlib", "Figure"):
@@ -110,9 +110,10 @@ def ends_with_semicolon(source):
 
 
 class Shell:
-    def __init__(self):
+    def __init__(self, module=None, complaint=""):
+        """@module: of the user's names, once there are some; @complaint: is said in the next cell."""
         os.environ.setdefault("MPLBACKEND", "agg")
-        self.module = types.ModuleType("__main__")
+        self.module, self.complaint = module or types.ModuleType("__main__"), complaint
         self.names = self.module.__dict__
         self.names.update(__builtins__=builtins, __abx_command=run_command, __abx_cd=os.chdir)
         builtins.display = display
@@ -122,7 +123,21 @@ class Shell:
         hooks.show_images(display)
         hooks.after_import("matplotlib.pyplot", lambda module: setattr(module, "show", show_figures))
 
+    def settled(self):
+        return self
+
+    def keep(self, past):
+        """Shows of a cell that was run before (early.py) what was not shown."""
+        if past.error is not None:
+            self.report(past.error.with_traceback(past.trace), past.name)
+        elif past.value is not None:
+            self.names["_"] = past.value
+            if not past.is_sent:
+                rich.send_result(bundle_of(past.value), True)
+
     def run(self, code, count):
+        sys.stderr.write(self.complaint)
+        self.complaint = ""
         name = f"<cell {count}>"
         try:
             value = self.evaluate(code, name)
@@ -132,7 +147,7 @@ class Shell:
             if "matplotlib.pyplot" in sys.modules:
                 show_figures()
         except BaseException as error:  # whatever a cell raises is its answer
-            self.report(error)
+            self.report(error, name)
 
     def evaluate(self, code, name):
         source = textwrap.dedent(code)
@@ -161,9 +176,9 @@ class Shell:
         return value
 
     @staticmethod
-    def report(error):
+    def report(error, name):
         trace = error.__traceback__  # from the cell on; none of it for a cell that can not be parsed
-        while trace is not None and not trace.tb_frame.f_code.co_filename.startswith("<cell "):
+        while trace is not None and trace.tb_frame.f_code.co_filename != name:
             trace = trace.tb_next
         text = "".join(traceback.format_exception(type(error), error.with_traceback(trace), trace))
         rich.send_error(type(error).__name__, str(error), text)

@@ -1,9 +1,4 @@
-"""From a bundle {MIME type: value} to the `result` message; JSON of whatever Python values."""
-import base64
-import datetime
-import math
-import numbers
-
+"""From a bundle {MIME type: value} to the `result` message."""
 from abx_kernel import wire
 
 KEYS = {
@@ -20,32 +15,11 @@ KEYS = {
     "e2b/data": "data",
     "e2b/chart": "chart",
 }
-DEPTH_MAX = 64
 
 
-def clean(value, depth=0):
-    """@value as JSON: no NaN, keys that are strings, ISO times, arrays as lists."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        number = float(value)
-        return number if math.isfinite(number) else None
-    if depth >= DEPTH_MAX:
-        return str(value)
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): clean(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [clean(item, depth + 1) for item in value]
-    if isinstance(value, (datetime.date, datetime.time)):
-        return None if str(value) == "NaT" else value.isoformat()
-    if isinstance(value, (bytes, bytearray)):
-        return base64.b64encode(value).decode("ascii")
-    if hasattr(value, "tolist"):  # arrays and scalars of numpy
-        plain = value.tolist()
-        return str(value) if type(plain) is type(value) else clean(plain, depth + 1)
-    return str(value)
+def clean(value):
+    from abx_kernel import jsonable  # text needs none of what that imports
+    return jsonable.clean(value)
 
 
 def strip_quotes(text):

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 
-from abx_kernel import rich, wire
+from abx_kernel import early, rich, wire
 
 
 class Environment:
@@ -33,12 +33,10 @@ def refuse_input(prompt="", *_more, **_options):
 
 
 def make_shell():
-    try:
-        from abx_kernel import ipython
-    except ImportError:
-        from abx_kernel import plain
-        return plain.Shell()
-    return ipython.make_shell()
+    if early.is_installed("IPython"):
+        return early.Shell()
+    from abx_kernel import plain
+    return plain.Shell()
 
 
 def run_cell(shell, message):
@@ -77,5 +75,6 @@ def main():
         environment.leave(own)
         wire.flush()
         wire.send({"type": "done"})
+        shell = shell.settled()
     sys.stdout.flush()
     os._exit(0)
