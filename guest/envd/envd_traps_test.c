@@ -95,6 +95,56 @@ TEST(trap_07_content_types_are_exact)
     stop();
 }
 
+/* What one route answers, by each codec and with parameters of the type; only the head is read. */
+static void expect_type(const char *method, bool is_stream, bool is_json, struct abx_str body)
+{
+    static const char *const parameters[] = {"", "; charset=utf-8", ";charset=UTF-8"};
+    char what[128], type[64], wanted[128];
+    snprintf(type, sizeof(type), "application/%s%s", is_stream ? "connect+" : "",
+             is_json ? "json" : "proto");
+    snprintf(what, sizeof(what), "POST /%s", method);
+    for (size_t i = 0; i < ABX_COUNTOF(parameters); i++) {
+        snprintf(wanted, sizeof(wanted), "Content-Type: %s%s\r\n", type, parameters[i]);
+        ABX_AUTO_FD fd = dial();
+        abx_buf_clear(&got);
+        send_request(fd, what, wanted, body);
+        read_until(fd, &got, "\r\n\r\n");
+        bool has_failed = !has(&got, "HTTP/1.1 200");
+        assert_false(is_stream && has_failed);
+        snprintf(wanted, sizeof(wanted), "\r\nContent-Type: %s\r\n",
+                 has_failed ? "application/json" : type);
+        want(wanted);
+    }
+}
+
+/* Those that find nothing to do fail, and a failure of a unary call is JSON by either codec. */
+TEST(trap_07_content_types_of_every_route)
+{
+    static const char *const unary[] = {FS "Stat",        FS "MakeDir",          FS "Move",
+                                        FS "ListDir",     FS "CreateWatcher",    FS "RemoveWatcher",
+                                        PROC "List",      FS "GetWatcherEvents", PROC "Update",
+                                        PROC "SendInput", PROC "SendSignal",     PROC "CloseStdin",
+                                        FS "Remove"};
+    static const char *const streams[] = {PROC "Start", PROC "Connect", PROC "StreamInput",
+                                          FS "WatchDir"};
+    static const char empty[] = {0, 0, 0, 0, 0}, object[] = {0, 0, 0, 0, 2, '{', '}'},
+                      path[] = {'\n', 1, '.'};
+    start();
+    for (size_t i = 0; i < ABX_COUNTOF(unary); i++) {
+        expect_type(unary[i], false, true, ABX_STR("{}"));
+        expect_type(unary[i], false, true, ABX_STR("{\"path\":\".\"}"));
+        expect_type(unary[i], false, false, ABX_STR(""));
+        expect_type(unary[i], false, false, abx_str_n(path, sizeof(path)));
+    }
+    for (size_t i = 0; i < ABX_COUNTOF(streams); i++) {
+        expect_type(streams[i], true, true, abx_str_n(object, sizeof(object)));
+        expect_type(streams[i], true, false, abx_str_n(empty, sizeof(empty)));
+    }
+    assert_int_equal(call(PROC "Start", "{}", &got), 415);
+    want("Content-Type: application/json\r\n");
+    stop();
+}
+
 TEST(trap_09_the_end_is_told_and_says_only_what_is_so)
 {
     start();
@@ -241,6 +291,41 @@ TEST(trap_17_a_signature_covers_the_raw_query)
         {"GET /files?path=./hello.txt&username=user&" SIGNED, "", 401, "invalid signature"},
         {"GET /files?path=hello.txt&" SIGNED, "", 401, "invalid signature"},
         {"GET /files?path=hello.txt+&username=user&" SIGNED, "", 401, "invalid signature"},
+    };
+    expect_signed(rows, ABX_COUNTOF(rows));
+}
+
+/* Made as the vector: of these paths for `user`, and of hello.txt for nobody. */
+#define OF_A_SPACE "signature=v1_i4czhPbOB5Jia4qU4UhFQ7Qn8htnp8SidUA4OAZR4a0"
+#define OF_A_PLUS  "signature=v1_nvLlvepsUu3Yl1IGkb0NXYv966Fxe4TlsPHiKJiNC24"
+#define OF_NOBODY  "signature=v1_SnvZASdG5vD8p9rpaldX3434NfwgRVsYsvzCBL6oZbc"
+
+TEST(trap_17_a_signature_covers_what_the_query_decodes_to)
+{
+    static const struct signed_row rows[] = {
+        {"GET /files?path=a+b.txt&username=user&" OF_A_SPACE, "", 404, "does not exist"},
+        {"GET /files?path=a%20b.txt&username=user&" OF_A_SPACE, "", 404, "does not exist"},
+        {"GET /files?path=a%2Bb.txt&username=user&" OF_A_SPACE, "", 401, "invalid signature"},
+        {"GET /files?path=a%2Bb.txt&username=user&" OF_A_PLUS, "", 404, "does not exist"},
+        {"GET /files?path=a%2bb.txt&username=user&" OF_A_PLUS, "", 404, "does not exist"},
+        {"GET /files?path=a+b.txt&username=user&" OF_A_PLUS, "", 401, "invalid signature"},
+        {"GET /files?path=%68ello.txt&username=%75ser&" SIGNED, "", 404, "does not exist"},
+        {"GET /files?username=user&path=hello.txt&" SIGNED, "", 404, "does not exist"},
+        {"GET /files?path=Hello.txt&username=user&" SIGNED, "", 401, "invalid signature"},
+        {"GET /files?path=hello%252Etxt&username=user&" SIGNED, "", 401, "invalid signature"},
+        {"GET /files?path=hello.txt&username=root&" SIGNED, "", 401, "invalid signature"},
+        {"GET /files?path=hello.txt&username=user+&" SIGNED, "", 401, "invalid signature"},
+        {"GET /files?path=hello.txt&username=user&" OF_NOBODY, "", 401, "invalid signature"},
+        {"GET /files?path=hello.txt&" OF_NOBODY, "", 404, "does not exist"},
+        {"GET /files?path=hello.txt&username=&" OF_NOBODY, "", 404, "does not exist"},
+        {"GET "
+         "/files?path=p12.txt&username=user&signature=v1_jI9iF6Bx0IHB7jmLJmus0YcbRcDEEPpU%"
+         "2BfcSebIab04",
+         "", 404, "does not exist"},
+        {"GET "
+         "/files?path=p12.txt&username=user&signature=v1_jI9iF6Bx0IHB7jmLJmus0YcbRcDEEPpU+"
+         "fcSebIab04",
+         "", 401, "invalid signature"},
     };
     expect_signed(rows, ABX_COUNTOF(rows));
 }
