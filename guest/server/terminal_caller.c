@@ -45,6 +45,24 @@ static struct abx_str token_elsewhere(const struct abx__call *c)
     return token;
 }
 
+/* "Bearer TOKEN"; not printed, for a printf leaves copies on the stack. ptr NULL: no memory. */
+static struct abx_str as_bearer(struct abx_arena *a, struct abx_str token)
+{
+    static const struct abx_str scheme = {"Bearer ", 7};
+    char *text = abx_arena_alloc(a, scheme.len + token.len);
+    if (text == NULL)
+        return (struct abx_str){0};
+    memcpy(text, scheme.ptr, scheme.len);
+    memcpy(text + scheme.len, token.ptr, token.len);
+    return abx_str_n(text, scheme.len + token.len);
+}
+
+static void wipe(struct abx_str s)
+{
+    if (s.ptr)
+        explicit_bzero((char *)(uintptr_t)s.ptr, s.len);
+}
+
 static bool identify_by_token(struct abx__call *c, struct abx_policy_verdict *v)
 {
     struct abx_str authorization[VALUES_MAX], access_token[VALUES_MAX];
@@ -52,13 +70,14 @@ static bool identify_by_token(struct abx__call *c, struct abx_policy_verdict *v)
                                            .access_token = access_token};
     given.authorization_count = header_values(c, "Authorization", authorization);
     given.access_token_count = header_values(c, ABX_HEADER_ACCESS_TOKEN, access_token);
-    struct abx_str token = token_elsewhere(c);
-    if (given.authorization_count + given.access_token_count == 0 && token.len) {
-        const char *text = abx_arena_printf(c->req->arena, "Bearer %.*s", ABX_STR_FMT(token));
-        if (text)
-            authorization[given.authorization_count++] = abx_str(text);
-    }
-    return abx_policy_identify(c->policy, c->rule, &given, &c->who, v);
+    struct abx_str token = token_elsewhere(c), bearer = {0};
+    if (given.authorization_count + given.access_token_count == 0 && token.len)
+        bearer = as_bearer(c->req->arena, token);
+    if (bearer.ptr)
+        authorization[given.authorization_count++] = bearer;
+    bool is_known = abx_policy_identify(c->policy, c->rule, &given, &c->who, v);
+    wipe(bearer);
+    return is_known;
 }
 
 /* ---- by ticket ---- */
@@ -106,9 +125,20 @@ static bool identify_by_ticket(struct abx__call *c, struct abx_policy_verdict *v
     return true;
 }
 
+/* The copies that the query was decoded to; the head is wiped when its request is over (S15). */
+static void wipe_query(struct abx__call *c)
+{
+    for (size_t i = 0; i < c->query_count; i++)
+        if (abx_str_is(c->query[i].name, "token") || abx_str_is(c->query[i].name, "ticket"))
+            wipe(c->query[i].value);
+}
+
 bool abx__terminal_identify(struct abx__call *c, struct abx_policy_verdict *v)
 {
-    return abx__terminal_has_ticket(c) ? identify_by_ticket(c, v) : identify_by_token(c, v);
+    bool is_known =
+        abx__terminal_has_ticket(c) ? identify_by_ticket(c, v) : identify_by_token(c, v);
+    wipe_query(c);
+    return is_known;
 }
 
 /* ---- POST /pty/ticket ---- */

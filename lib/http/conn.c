@@ -199,6 +199,7 @@ static bool advance(struct abx_http_conn *c, struct abx_str *in)
     struct abx_error err;
     struct abx_str body;
     bool was_idle = c->in == ABX__IN_HEAD && abx_http_parser_idle(&c->parser) && in->len;
+    c->has_read_head |= c->in == ABX__IN_HEAD;
     enum abx_http_event event = abx_http_parse(&c->parser, in, &body, &err);
     if (was_idle)
         c->deadline_ms = now_ms(c) + c->server->o.head_timeout_ms;
@@ -247,22 +248,38 @@ static void step(struct abx_http_conn *c, struct abx_str *in)
         abx__http_out_flush(c);
 }
 
-static void on_stream_data(struct abx_stream *s, const char *data, size_t len)
+static void take_data(struct abx_http_conn *c, struct abx_str in)
 {
-    struct abx_http_conn *c = s->owner;
-    struct abx_str in = abx_str_n(data, len);
     ABX_ASSERT(c->pending.len == 0);
     step(c, &in);
-    if (!abx_stream_is_open(s))
+    if (!abx_stream_is_open(&c->stream))
         return;
     abx_buf_put_str(&c->pending, in);
     if (abx_buf_failed(&c->pending)) {
-        abx_stream_close(s);
+        abx_stream_close(&c->stream);
         return;
     }
     if (c->is_tunnel && in.len)
         abx__http_conn_wake(c);
     update_reading(c);
+}
+
+/* Heads carry credentials, which do not stay where they were read (security S15). */
+static void on_stream_data(struct abx_stream *s, const char *data, size_t len)
+{
+    struct abx_http_conn *c = s->owner;
+    c->has_read_head = false;
+    take_data(c, abx_str_n(data, len));
+    if (c->has_read_head)
+        explicit_bzero(c->server->loop->scratch, len);
+}
+
+static void drop_pending(struct abx_http_conn *c, size_t len)
+{
+    size_t had = c->pending.len;
+    abx_buf_consume(&c->pending, len);
+    if (len)
+        explicit_bzero(c->pending.ptr + c->pending.len, had - c->pending.len);
 }
 
 static void give_tunnel_pending(struct abx_http_conn *c)
@@ -283,7 +300,7 @@ static void on_later(struct abx_defer *d)
     size_t had = in.len;
     if (!c->is_tunnel)
         step(c, &in);
-    abx_buf_consume(&c->pending, had - in.len);
+    drop_pending(c, had - in.len);
     if (c->is_tunnel && abx_stream_is_open(&c->stream))
         give_tunnel_pending(c);
     update_reading(c);
@@ -365,6 +382,7 @@ static void on_stream_closed(struct abx_stream *s)
     abx_http_parser_done(&c->parser);
     abx_arena_done(&c->arena);
     abx_buf_done(&c->out);
+    drop_pending(c, c->pending.len);
     abx_buf_done(&c->pending);
     abx__http_conn_gone(c);
 }

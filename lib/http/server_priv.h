@@ -35,11 +35,12 @@ struct abx_http_conn {
     enum abx__http_in in;
     enum abx__http_out out_state;
     enum abx__http_frame frame;
-    bool in_flight;   /* req is with the handler; on_close is still to come */
-    bool in_step;     /* inside conn_step(): what follows is settled there */
-    bool body_paused; /* by the handler */
-    bool wants_100;   /* the peer waits for "100 Continue" */
-    bool keep_alive;  /* after this answer */
+    bool in_flight;     /* req is with the handler; on_close is still to come */
+    bool in_step;       /* inside conn_step(): what follows is settled there */
+    bool has_read_head; /* since it was set to false */
+    bool body_paused;   /* by the handler */
+    bool wants_100;     /* the peer waits for "100 Continue" */
+    bool keep_alive;    /* after this answer */
     bool peer_eof;
     bool told_eof;
     bool is_tunnel;

@@ -33,8 +33,35 @@ void abx_http_parser_init(struct abx_http_parser *p, bool is_response)
     abx_buf_init(&p->tail_fields, fields_max);
 }
 
+/* Heads carry credentials: their bytes do not stay in memory that is given back or used again
+ * (security S15). */
+static void wipe(struct abx_buf *b)
+{
+    if (b->ptr)
+        explicit_bzero(b->ptr, b->len);
+}
+
+/* Room for @len more bytes, as abx_buf_room() makes it, but nothing is left where they were. */
+static void grow(struct abx_buf *b, size_t len)
+{
+    struct abx_buf larger;
+    if (b->len == 0 || b->failed || len < b->cap - b->len)
+        return;
+    abx_buf_init(&larger, b->max);
+    if (abx_buf_room(&larger, b->len + len) == NULL) {
+        abx_buf_done(&larger);
+        return; /* the caller's put fails as this did */
+    }
+    abx_buf_put(&larger, b->ptr, b->len);
+    wipe(b);
+    abx_buf_done(b);
+    *b = larger;
+}
+
 void abx_http_parser_done(struct abx_http_parser *p)
 {
+    wipe(&p->line);
+    wipe(&p->tail);
     abx_buf_done(&p->line);
     abx_buf_done(&p->fields);
     abx_buf_done(&p->tail);
@@ -43,6 +70,7 @@ void abx_http_parser_done(struct abx_http_parser *p)
 
 static void recycle(struct abx_buf *b)
 {
+    wipe(b);
     if (b->cap > ABX_HTTP_KEEP_BYTES)
         abx_buf_done(b);
     abx_buf_clear(b);
@@ -142,6 +170,7 @@ static void gather_lines(struct abx_http_parser *p, struct abx_str *in, struct g
         p->line_start = held + used;
         p->line_count++;
     }
+    grow(g->lines, used);
     abx_buf_put(g->lines, in->ptr, used);
     drop(in, used);
     if (abx_buf_failed(g->lines))
