@@ -3,6 +3,7 @@
 #include "guest/server/server_priv.h"
 
 #include "lib/base/assert.h"
+#include "lib/proc/confine.h"
 #include "lib/wire/sse.h"
 
 #include <errno.h>
@@ -85,6 +86,13 @@ static const struct {
 void abx__call_fail_errno(struct abx__call *c, int errnum, const char *what)
 {
     const char *type = "OSError";
+    if (errnum == EUSERS) { /* abx_confine_reserve() */
+        abx__call_fail(c, 503, "ResourceError",
+                       "%d callers have something running, as many as there may be: try again "
+                       "when one of them has nothing left",
+                       (int)ABX_CONFINE_GROUPS_MAX);
+        return;
+    }
     for (size_t i = 0; i < ABX_COUNTOF(classes); i++)
         if (classes[i].errnum == errnum)
             type = classes[i].type;

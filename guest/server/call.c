@@ -8,6 +8,7 @@
 
 #include "guest/server/cut.h"
 #include "guest/server/terminals.h"
+#include "guest/server/view.h"
 #include "lib/base/assert.h"
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
@@ -124,6 +125,15 @@ static void deny_agents(struct abx__call *c)
     abx__call_deny(c, &v);
 }
 
+/* What it starts would run beside those of others, uncounted: rather not (S22). */
+static bool has_room(struct abx__call *c)
+{
+    int r = abx__view_reserve(c->policy, c->rule, &c->who);
+    if (r < 0)
+        abx__call_fail_errno(c, -r, "the group of this caller's processes");
+    return r >= 0;
+}
+
 static void serve(struct abx__call *c)
 {
     c->is_reading = false;
@@ -131,6 +141,8 @@ static void serve(struct abx__call *c)
         c->custom->serve(c, c->custom->arg);
         return;
     }
+    if (!has_room(c))
+        return;
     if (c->route)
         c->route->serve(c);
     else if (c->rule->group == ABX_GROUP_AGENTS)

@@ -7,18 +7,17 @@
 #include "lib/base/log.h"
 #include "lib/base/str.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "lib/base/banned.h"
-
-enum { CALLERS_MAX = 256 };
 
 struct caller {
     struct caller *next;
     char *name;
     struct abx_confine_scope *scope;
-    struct abx_confine_group *group;
-    bool is_killed; /* its bound is 0 until somebody of that name comes again */
+    struct abx_confine_group *group; /* NULL: there are no cgroups to be had */
+    bool is_killed;                  /* its bound is 0 until somebody of that name comes again */
 };
 static struct caller *callers;
 static bool has_groups = true; /* until the first could not be made */
@@ -36,30 +35,32 @@ static struct caller *caller_new(struct abx_str name)
     struct caller *c = calloc(1, sizeof(*c));
     if (c == NULL)
         return NULL;
+    int r = has_groups ? abx_confine_group_new(&c->group) : 0;
+    has_groups = has_groups && (r == 0 || r == -ENOMEM);
     c->name = abx_str_dup(name);
-    c->scope = c->name ? abx_confine_scope_new() : NULL;
+    c->scope = c->name && r != -ENOMEM ? abx_confine_scope_new(c->group) : NULL;
     if (c->scope == NULL) {
         caller_free(c);
         return NULL;
     }
-    has_groups = has_groups && abx_confine_group_new(&c->group) == 0;
     c->next = callers;
     return callers = c;
 }
 
-void abx__caller_bounds(struct abx_str name, struct abx_confine_scope **ret_scope,
-                        struct abx_confine_group **ret_group)
+int abx__caller_bounds(struct abx_str name, struct abx_confine_scope **ret_scope,
+                       struct abx_confine_group **ret_group)
 {
-    size_t count = 0;
     struct caller *c = callers;
-    for (; c != NULL && !abx_str_is(name, c->name); c = c->next)
-        count++;
-    if (c == NULL && count < CALLERS_MAX)
+    while (c != NULL && !abx_str_is(name, c->name))
+        c = c->next;
+    if (c == NULL)
         c = caller_new(name);
-    if (c != NULL)
-        c->is_killed = false;
-    *ret_scope = c ? c->scope : NULL;
-    *ret_group = c ? c->group : NULL;
+    if (c == NULL)
+        return -1;
+    c->is_killed = false;
+    *ret_scope = c->scope;
+    *ret_group = c->group;
+    return 0;
 }
 
 bool abx__callers_are_counted(void)
@@ -84,11 +85,27 @@ static void kill_caller(struct caller *c)
         abx_log(ABX_LOG_WARN, "%zu processes of '%s' do not end", left, c->name);
 }
 
+/* No policy knows it any more, and it has nothing left that could be known again. */
+static bool is_over(const struct caller *c)
+{
+    enum { OURS = 1, OURS_AND_THE_SCOPES = 2 };
+    return abx_confine_scope_refs(c->scope) == OURS &&
+           (c->group == NULL || abx_confine_group_refs(c->group) == OURS_AND_THE_SCOPES);
+}
+
 void abx__callers_kill_strangers(const struct abx_policy *p)
 {
-    for (struct caller *c = callers; c != NULL; c = c->next)
+    for (struct caller **at = &callers; *at != NULL;) {
+        struct caller *c = *at;
         if (!is_caller(p, c->name))
             kill_caller(c);
+        if (!c->is_killed || !is_over(c)) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        caller_free(c);
+    }
 }
 
 void abx__callers_end(void)

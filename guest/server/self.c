@@ -17,7 +17,7 @@
 
 #include "lib/base/banned.h"
 
-enum { OWN_MAX = 10 };
+enum { OWN_MAX = 10, GROUP_FOLDERS = 2 /* of each: the folder, and that above */ };
 
 /* What was granted, as it was then: a folder that took its place is not what the kernel knows. */
 struct held {
@@ -94,12 +94,12 @@ static int grant_folder_of(struct grants *g, const char *file, enum abx_confine_
 /* Callers come with a policy that is loaded later, and groups go at the end. */
 static void grant_groups(struct grants *g)
 {
-    int fd, parent_fd;
-    abx_confine_group_folders(&fd, &parent_fd);
-    if (fd < 0)
-        return;
-    g->items[g->count++] = (struct abx_confine_root){fd, ABX_CONFINE_WRITE};
-    g->items[g->count++] = (struct abx_confine_root){parent_fd, ABX_CONFINE_REMOVE};
+    int fds[GROUP_FOLDERS], parent_fds[GROUP_FOLDERS];
+    size_t count = abx_confine_group_folders(fds, parent_fds);
+    for (size_t i = 0; i < count; i++) {
+        g->items[g->count++] = (struct abx_confine_root){fds[i], ABX_CONFINE_WRITE};
+        g->items[g->count++] = (struct abx_confine_root){parent_fds[i], ABX_CONFINE_REMOVE};
+    }
 }
 
 static int grant_needs(struct grants *g, const struct abx__self_needs *needs, struct abx_error *err)
@@ -132,7 +132,7 @@ static int grant_all(struct grants *g, const struct abx_policy *p,
     size_t system_count, roots = count_roots(p);
     const struct abx_confine_root *of_system = abx__views_system(&system_count);
     struct abx__view_root root;
-    g->items = calloc(roots + system_count + OWN_MAX, sizeof(*g->items));
+    g->items = calloc(roots + system_count + OWN_MAX + 2 * GROUP_FOLDERS, sizeof(*g->items));
     if (g->items == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     for (size_t i = 0; i < system_count; i++)

@@ -39,7 +39,7 @@ static struct abx__system_roots the_system;
 struct caller {
     struct abx_policy_identity who;
     const char *home;                /* NULL: the server's */
-    struct abx_confine_scope *scope; /* NULL: each call is one of its own */
+    struct abx_confine_scope *scope; /* NULL: of the document: each start is one of its own */
     struct abx_confine_group *group; /* NULL: there are no cgroups to be had */
 };
 struct root {
@@ -130,7 +130,8 @@ static int limit_herd(const struct views *v, const struct caller *c, struct abx_
     const struct abx_policy_confine *confine = abx_policy_confinement(v->policy);
     uint64_t most = confine->rlimits[ABX_RLIMIT_NPROC].value;
     bool is_set = confine->rlimits[ABX_RLIMIT_NPROC].is_set;
-    int r = c->group ? abx_confine_group_limit(c->group, is_set ? most : 0) : 0;
+    struct abx_confine_bounds bounds = {.processes = is_set ? most : 0};
+    int r = c->group ? abx_confine_group_bound(c->group, &bounds) : 0;
     if (r < 0)
         return abx_err_sys(err, r, "confinement: limit of the processes of %.*s",
                            ABX_STR_FMT(c->who.id));
@@ -145,7 +146,8 @@ static int find_callers(struct views *v, struct abx_error *err)
 {
     for (size_t i = 0; i < v->caller_count; i++) {
         struct caller *c = &v->callers[i];
-        abx__caller_bounds(c->who.id, &c->scope, &c->group);
+        if (abx__caller_bounds(c->who.id, &c->scope, &c->group) < 0)
+            return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
         if (limit_herd(v, c, err) < 0)
             return -1;
     }
@@ -478,6 +480,13 @@ const struct abx_confine *abx__view_of(const struct abx_policy *p,
 {
     const struct views *v = abx_policy_attached(p);
     return v ? v->table[caller_index(v, who) * v->rule_count + rule->index] : NULL;
+}
+
+int abx__view_reserve(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                      const struct abx_policy_identity *who)
+{
+    const struct abx_confine *c = abx__view_of(p, rule, who);
+    return c && abx_policy_runs_programs(rule) ? abx_confine_reserve(c) : 0;
 }
 
 enum abx__deny abx__view_deny(const struct abx_policy *p, const struct abx_policy_rule *rule,

@@ -73,7 +73,13 @@ const char *abx__self_level(void);
  * it is, and that the server has to be started anew. */
 int abx__self_admits(const struct abx_policy *p, struct abx_error *err);
 
-/* ---- what callers have started: herd.c ---- */
+/* ---- what callers have started: callers.c ---- */
+
+/** Whether @who may start something through @rule now: of no more than ABX_CONFINE_GROUPS_MAX
+ * callers something runs at a time, each in a cgroup and a scope of its own. 0 or -errno, -EUSERS:
+ * there is no room. */
+int abx__view_reserve(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                      const struct abx_policy_identity *who);
 
 /** Each caller has a cgroup: its processes are counted, and found, apart from those of others. */
 bool abx__callers_are_counted(void);

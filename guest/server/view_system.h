@@ -21,6 +21,7 @@ void abx__system_roots_done(struct abx__system_roots *s);
  * same. Borrowed, or -errno. */
 int abx__mounts_of(struct abx_str_list hidden);
 
-/** Of who has that name: a scope and a cgroup, the same for each policy; NULL: none to be had. */
-void abx__caller_bounds(struct abx_str name, struct abx_confine_scope **ret_scope,
-                        struct abx_confine_group **ret_group);
+/** Of who has that name: a scope and a cgroup (NULL: there are none to be had), the same for each
+ * policy. -1 without memory. */
+int abx__caller_bounds(struct abx_str name, struct abx_confine_scope **ret_scope,
+                       struct abx_confine_group **ret_group);

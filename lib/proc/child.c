@@ -151,14 +151,21 @@ CHILD_CODE static void pass_gate(int fd)
     }
 }
 
+CHILD_CODE static void join_group(const struct abx__proc_start *s, const struct abx__group_fds *g)
+{
+    if ((g->count_fd >= 0 && abx__confine_join(g->count_fd) < 0) ||
+        (g->memory_fd >= 0 && abx__confine_join(g->memory_fd) < 0))
+        fail(s, ABX__STAGE_GROUP, errno);
+}
+
 CHILD_CODE int abx__proc_child(void *start)
 {
     struct abx__proc_start s = *(const struct abx__proc_start *)start;
     const struct abx_proc_spec *spec = s.spec;
     pass_gate(s.gate_fd);
     s.error_fd = move_up(&s, s.error_fd);
-    if (s.confine != NULL && s.confine->procs_fd >= 0 && abx__confine_join(s.confine->procs_fd) < 0)
-        fail(&s, ABX__STAGE_GROUP, errno);
+    if (s.confine != NULL)
+        join_group(&s, &s.confine->group);
     set_session(&s);
     set_stdio(&s);
     set_scheduling(spec);

@@ -206,11 +206,26 @@ struct abx_confine_scope *abx__confine_scope(const struct abx_confine *c)
     return c->scope;
 }
 
+struct abx_confine_group *abx_confine_group_of(const struct abx_confine *c)
+{
+    return c->group;
+}
+
+int abx_confine_reserve(const struct abx_confine *c)
+{
+    struct abx__group_fds fds;
+    int r = c->group ? abx__confine_group_enter(c->group, &fds) : 0;
+    return r < 0 || c->scope == NULL ? r : abx__scope_reserve(c->scope);
+}
+
 int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__confine_child *ret,
                          int *ret_own_fd)
 {
     *ret = c->child;
     *ret_own_fd = -1;
+    int r = c->group ? abx__confine_group_enter(c->group, &ret->group) : 0;
+    if (r < 0)
+        return r;
     if (tty_fd <= 0 || !(c->layers & ABX_CONFINE_FILES))
         return 0;
     /* The slave as a path of its own: opening it again, by name, is what is granted (S07). */
@@ -286,7 +301,6 @@ static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
     if (c->layers & ABX_CONFINE_SIGNALS)
         c->scope = abx_confine_scope_ref(spec->scope);
     c->group = abx_confine_group_ref(spec->group);
-    c->child.procs_fd = abx__confine_group_fd(c->group);
     if (spec->keeps_privileges) /* a filter would need no_new_privs, or be undone by root */
         c->layers &= ABX_CONFINE_FILES | ABX_CONFINE_SIGNALS;
     c->child.keeps_privileges = spec->keeps_privileges;
@@ -314,7 +328,8 @@ int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confin
     if (c == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
     c->refs = 1;
-    c->child.ruleset_fd = c->child.mounts_fd = c->child.procs_fd = -1;
+    c->child.ruleset_fd = c->child.mounts_fd = -1;
+    c->child.group = (struct abx__group_fds){-1, -1};
     int r = fill(c, spec);
     if (r < 0) {
         abx_confine_unref(c);

@@ -51,27 +51,45 @@ struct abx_confine_limit {
  * ABX_CONFINE_SIGNALS). Without a scope each process is one of its own, with what it starts.
  * Counted from any thread; its keeper, a process, is started with the first that needs it. */
 struct abx_confine_scope;
-struct abx_confine_scope *abx_confine_scope_new(void); /* NULL without memory */
-/** Both accept NULL; with the last reference its keeper goes, not what runs in it. */
+struct abx_confine_group;
+/** @group: counted, where its processes live; NULL: nowhere in particular. NULL without memory. */
+struct abx_confine_scope *abx_confine_scope_new(struct abx_confine_group *group);
+/** Both accept NULL; with the last reference its keeper goes, not what runs in it. That one goes on
+ * the loop thread. */
 struct abx_confine_scope *abx_confine_scope_ref(struct abx_confine_scope *s);
 void abx_confine_scope_unref(struct abx_confine_scope *s);
 
-/* A cgroup for what one caller starts: it bounds how many processes that are, and ends them all. */
-struct abx_confine_group;
+/* A cgroup for what one caller starts: it bounds how many processes that are and their memory, and
+ * ends them all. Its folder is made with the first start in it. At most ABX_CONFINE_GROUPS_MAX
+ * folders, and as many keepers of scopes, are there at a time: that of somebody of whom nothing
+ * runs makes room, the least recently used first. */
+enum { ABX_CONFINE_GROUPS_MAX = 256 };
 /** One reference in *ret; -errno: this process may make none (no hierarchy for pids, or not ours).
  * Its folder goes with the last reference, unless somebody lives in it. Loop thread. */
 int abx_confine_group_new(struct abx_confine_group **ret);
-/** Counted from any thread; both accept NULL. */
+/** Counted from any thread, the last reference goes on the loop thread; both accept NULL. */
 struct abx_confine_group *abx_confine_group_ref(struct abx_confine_group *g);
 void abx_confine_group_unref(struct abx_confine_group *g);
-/** 0: as many as there may be. 0 or -errno. */
-int abx_confine_group_limit(struct abx_confine_group *g, uint64_t processes);
+/** How many there are. One who holds the only one can let it go where it wants. */
+unsigned abx_confine_group_refs(const struct abx_confine_group *g);
+unsigned abx_confine_scope_refs(const struct abx_confine_scope *s);
+struct abx_confine_bounds { /* 0: none */
+    uint64_t processes, memory_bytes;
+};
+/** 0 or -errno: -EOPNOTSUPP memory can not be bounded; -EBUSY it is over the new bound already, and
+ * what it uses can not be taken back. */
+int abx_confine_group_bound(struct abx_confine_group *g, const struct abx_confine_bounds *bounds);
+/** Groups of this process can bound memory. Known from the first one on. */
+bool abx_confine_bounds_memory(void);
+/** How many of its processes the kernel has ended at the bound of memory, since its folder is
+ * there. NULL: 0. Loop thread. */
+uint64_t abx_confine_group_oom_kills(const struct abx_confine_group *g);
 /** SIGKILL to all, and nobody new comes in from among them. How many are left after half a second.
  *  The bound is 0 from then on. */
 size_t abx_confine_group_kill(struct abx_confine_group *g);
-/** The folder of all groups of this process and the one it stands in, borrowed; -1: there is none.
+/** The folders of all groups of this process and those they stand in, borrowed; how many there are.
  * For one who confines itself and goes on to make and remove groups. */
-void abx_confine_group_folders(int *ret_own_fd, int *ret_parent_fd);
+size_t abx_confine_group_folders(int ret_own_fds[2], int ret_parent_fds[2]);
 
 struct abx_confine_spec {
     unsigned layers; /* to apply; those that the kernel lacks are left out */
@@ -94,6 +112,11 @@ int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confin
 /** Counted from any thread; both accept NULL. */
 const struct abx_confine *abx_confine_ref(const struct abx_confine *c);
 void abx_confine_unref(const struct abx_confine *c);
+/** Makes room for a start under it: 0, or -EUSERS: of every group something runs; or -errno. A
+ * start does so itself. Loop thread. */
+int abx_confine_reserve(const struct abx_confine *c);
+/** Of the spec, borrowed; NULL: none. */
+struct abx_confine_group *abx_confine_group_of(const struct abx_confine *c);
 /** The layers that a child gets. */
 unsigned abx_confine_layers(const struct abx_confine *c);
 

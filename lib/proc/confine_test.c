@@ -448,8 +448,8 @@ struct scoped {
 
 static void scoped_init(struct place *p, struct scoped *s)
 {
-    s->scope = abx_confine_scope_new();
-    struct abx_confine_scope *another = abx_confine_scope_new();
+    s->scope = abx_confine_scope_new(NULL);
+    struct abx_confine_scope *another = abx_confine_scope_new(NULL);
     assert_non_null(s->scope);
     assert_non_null(another);
     confine(p, (struct abx_confine_spec){.layers = ALL, .scope = s->scope});

@@ -8,6 +8,7 @@
 #include "lib/proc/proc.h"
 #include "tests/unit/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
@@ -90,6 +91,12 @@ static int shell(struct rig *r, const char *text)
     return r->st.exited ? r->st.exit_code : 128 + r->st.signum;
 }
 
+static int bound(struct rig *r, uint64_t processes, uint64_t memory_bytes)
+{
+    struct abx_confine_bounds bounds = {processes, memory_bytes};
+    return abx_confine_group_bound(r->group, &bounds);
+}
+
 /* A dozen processes where eight may be; the shell says that it can not fork. */
 static const char crowd[] = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do sleep 20 & done; true";
 
@@ -97,10 +104,10 @@ TEST(s22_a_group_has_as_many_processes_as_it_may)
 {
     struct rig r;
     rig_init(&r, NULL);
-    assert_int_equal(abx_confine_group_limit(r.group, 8), 0);
+    assert_int_equal(bound(&r, 8, 0), 0);
     assert_true(shell(&r, crowd) != 0);
     abx_confine_group_kill(r.group);
-    assert_int_equal(abx_confine_group_limit(r.group, 0), 0);
+    assert_int_equal(bound(&r, 0, 0), 0);
     assert_int_equal(shell(&r, crowd), 0);
     assert_int_equal(abx_confine_group_kill(r.group), 0);
     rig_done(&r);
@@ -111,7 +118,7 @@ TEST(s22_groups_do_not_share_a_bound)
     struct rig r, other;
     rig_init(&r, NULL);
     rig_init(&other, NULL);
-    assert_int_equal(abx_confine_group_limit(r.group, 4), 0);
+    assert_int_equal(bound(&r, 4, 0), 0);
     assert_true(shell(&r, crowd) != 0);
     assert_int_equal(shell(&other, crowd), 0);
     assert_int_equal(abx_confine_group_kill(r.group), 0);
@@ -137,7 +144,7 @@ TEST(s22_nobody_hides_from_the_end_of_a_group)
     struct rig probe;
     rig_init(&probe, NULL); /* skips where there are no groups, before anything is made */
     rig_done(&probe);
-    struct abx_confine_scope *scopes[] = {NULL, abx_confine_scope_new()};
+    struct abx_confine_scope *scopes[] = {NULL, abx_confine_scope_new(NULL)};
     char dir[] = "/tmp/abx-group-XXXXXX", text[256], path[64];
     assert_non_null(mkdtemp(dir));
     for (size_t i = 0; i < ABX_COUNTOF(scopes); i++) {
@@ -164,4 +171,105 @@ TEST(s22_nobody_hides_from_the_end_of_a_group)
     }
     abx_confine_scope_unref(scopes[1]);
     assert_int_equal(rmdir(dir), 0);
+}
+
+/* ---- memory ---- */
+
+enum { MIB = 1 << 20 };
+/* The shell holds its text twice and more. */
+static const char hog[] = "x=xxxxxxxxxxxxxxxx; while :; do x=$x$x; done";
+
+TEST(s22_a_group_has_as_much_memory_as_it_may)
+{
+    struct rig r, other;
+    rig_init(&r, NULL);
+    rig_init(&other, NULL);
+    if (!abx_confine_bounds_memory())
+        skip();
+    assert_int_equal(bound(&r, 0, 32 * MIB), 0);
+    assert_int_equal(shell(&r, "true"), 0);
+    assert_int_equal(abx_confine_group_oom_kills(r.group), 0);
+    assert_int_equal(shell(&r, hog), 128 + SIGKILL);
+    assert_int_equal(abx_confine_group_oom_kills(r.group), 1);
+    assert_int_equal(abx_confine_group_oom_kills(other.group), 0);
+    assert_int_equal(shell(&r, "true"), 0); /* the group goes on */
+    rig_done(&other);
+    rig_done(&r);
+}
+
+/* Asked for and dropped while something runs; what comes later is held. */
+TEST(s22_a_bound_on_memory_comes_and_goes)
+{
+    struct rig r;
+    rig_init(&r, NULL);
+    if (!abx_confine_bounds_memory())
+        skip();
+    assert_int_equal(shell(&r, "sleep 20 & true"), 0);
+    assert_int_equal(bound(&r, 0, 32 * MIB), 0);
+    assert_int_equal(shell(&r, hog), 128 + SIGKILL);
+    assert_int_equal(bound(&r, 0, 0), 0);
+    assert_int_equal(
+        shell(&r, "x=$(head -c 67108864 /dev/zero | tr '\\0' x); echo ${#x} >/dev/null"), 0);
+    assert_int_equal(abx_confine_group_kill(r.group), 0);
+    rig_done(&r);
+}
+
+/* ---- so many at a time ---- */
+
+/* One confinement in a group and a scope of its own. */
+struct one {
+    struct abx_confine_group *group;
+    struct abx_confine_scope *scope;
+    const struct abx_confine *confine;
+};
+
+static void one_init(struct one *o)
+{
+    struct abx_error err;
+    assert_int_equal(abx_confine_group_new(&o->group), 0);
+    o->scope = abx_confine_scope_new(o->group);
+    assert_non_null(o->scope);
+    struct abx_confine_spec spec = {
+        .layers = ABX_CONFINE_SIGNALS, .group = o->group, .scope = o->scope};
+    assert_int_equal(abx_confine_new(&spec, &o->confine, &err), 0);
+}
+
+static void one_done(struct one *o)
+{
+    abx_confine_unref(o->confine);
+    abx_confine_scope_unref(o->scope);
+    abx_confine_group_unref(o->group);
+}
+
+/* In every group somebody lives, out of our sight: the next one is told so. One that is empty again
+ * makes room. */
+TEST(s22_who_has_nothing_running_makes_room_for_the_next_one)
+{
+    enum { ALL = ABX_CONFINE_GROUPS_MAX };
+    static struct one all[ALL + 1];
+    static const char daemon[] = "setsid sleep 60 & true";
+    struct rig r;
+    rig_init(&r, NULL);
+    const struct abx_confine *own = r.confine;
+    for (size_t i = 0; i <= ALL; i++)
+        one_init(&all[i]);
+    for (size_t i = 0; i < ALL; i++) {
+        r.confine = all[i].confine;
+        assert_int_equal(shell(&r, daemon), 0);
+    }
+    assert_int_equal(abx_confine_reserve(all[ALL].confine), -EUSERS);
+    assert_int_equal(abx_confine_reserve(all[0].confine), 0); /* its place is its own */
+    r.confine = all[7].confine;
+    assert_int_equal(shell(&r, "true"), 0);
+    assert_int_equal(abx_confine_reserve(all[ALL].confine), -EUSERS);
+    assert_int_equal(abx_confine_group_kill(all[7].group), 0);
+    r.confine = all[ALL].confine;
+    assert_int_equal(shell(&r, daemon), 0);
+    assert_int_equal(abx_confine_reserve(all[7].confine), -EUSERS); /* and now it has none */
+    for (size_t i = 0; i <= ALL; i++) {
+        assert_int_equal(abx_confine_group_kill(all[i].group), 0);
+        one_done(&all[i]);
+    }
+    r.confine = own;
+    rig_done(&r);
 }

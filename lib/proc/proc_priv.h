@@ -56,10 +56,13 @@ enum abx__filter {
     ABX__FILTER_NO_LISTEN,
     ABX__FILTERS
 };
+struct abx__group_fds { /* writing "0" to one joins; -1: nothing to join */
+    int count_fd, memory_fd;
+};
 struct abx__confine_child { /* what the child applies, by system calls alone */
     int ruleset_fd;         /* -1: none */
-    int procs_fd;           /* of the cgroup to join; -1: none */
-    int mounts_fd;          /* -1: those of the parent */
+    struct abx__group_fds group;
+    int mounts_fd; /* -1: those of the parent */
     const struct sock_fprog *filters[ABX__FILTERS];
     size_t filter_count, limit_count;
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX];
@@ -75,10 +78,16 @@ int abx__confine_prepare(const struct abx_confine *c, int tty_fd, struct abx__co
                          int *ret_own_fd);
 /** In the child, before the ids change: -1 with errno. */
 int abx__confine_limit(const struct abx__confine_child *c);
-/** Of the group: writing "0" to it joins. -1 for NULL. */
-int abx__confine_group_fd(const struct abx_confine_group *g);
+/** Makes the group, if it is not there. 0, or -errno; -EUSERS: there is no room. */
+int abx__confine_group_enter(struct abx_confine_group *g, struct abx__group_fds *ret);
+/** Nobody lives in it. */
+bool abx__confine_group_is_idle(const struct abx_confine_group *g);
 /** In the child, before anything else is given up: -1 with errno. */
-int abx__confine_join(int procs_fd);
+int abx__confine_join(int fd);
+/** Makes room for a keeper of @s: 0, or -EUSERS. */
+int abx__scope_reserve(struct abx_confine_scope *s);
+/** A child that was cloned in @s and has not been reaped yet. NULL: nothing. */
+void abx__scope_count(struct abx_confine_scope *s, bool is_started);
 /** In the child, before the ids change and before it goes to its folder: -1 with errno. */
 int abx__confine_enter_mounts(int mounts_fd);
 /** In the child, the last steps before the exec: 0, or the stage that failed, with errno. */

@@ -11,6 +11,7 @@
 
 #include "lib/base/buf.h"
 #include "lib/base/fd.h"
+#include "lib/base/list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,8 @@ enum {
     FD_TTY,
     FD_RULES,
     FD_MOUNTS,
-    FD_PROCS,
+    FD_COUNT,
+    FD_MEMORY,
     FDS_MAX
 };
 
@@ -64,10 +66,15 @@ struct request {
 };
 
 struct abx_confine_scope {
+    struct abx_list node;  /* of those that have a keeper, the least recently used first */
     _Atomic unsigned refs; /* confinements are counted from any thread */
-    pid_t pid;             /* 0: no keeper yet */
+    struct abx_confine_group *group; /* NULL: none */
+    size_t running;                  /* our children */
+    pid_t pid;                       /* 0: no keeper yet */
     int pidfd, socket_fd;
 };
+static struct abx_list kept = {&kept, &kept};
+static size_t kept_count;
 
 /* ---- the keeper ---- */
 
@@ -136,7 +143,8 @@ CHILD_CODE static void make_ready(struct request *r, const int *fds)
     spec->tty_fd = slot_fd(r, fds, FD_TTY);
     r->confine.ruleset_fd = slot_fd(r, fds, FD_RULES);
     r->confine.mounts_fd = slot_fd(r, fds, FD_MOUNTS);
-    r->confine.procs_fd = slot_fd(r, fds, FD_PROCS);
+    r->confine.group.count_fd = slot_fd(r, fds, FD_COUNT);
+    r->confine.group.memory_fd = slot_fd(r, fds, FD_MEMORY);
     r->start.error_fd = slot_fd(r, fds, FD_ERROR);
     r->start.gate_fd = slot_fd(r, fds, FD_GATE);
     r->start.spec = spec;
@@ -207,11 +215,12 @@ CHILD_CODE static int keeper_main(void *arg)
 
 /* ---- our side ---- */
 
-struct abx_confine_scope *abx_confine_scope_new(void)
+struct abx_confine_scope *abx_confine_scope_new(struct abx_confine_group *group)
 {
     struct abx_confine_scope *s = calloc(1, sizeof(*s));
     if (s != NULL)
-        *s = (struct abx_confine_scope){.refs = 1, .pidfd = -1, .socket_fd = -1};
+        *s = (struct abx_confine_scope){
+            .refs = 1, .group = abx_confine_group_ref(group), .pidfd = -1, .socket_fd = -1};
     return s;
 }
 
@@ -224,6 +233,37 @@ static void end_keeper(struct abx_confine_scope *s)
     abx_fd_close(&s->pidfd);
     abx_fd_close(&s->socket_fd);
     s->pid = 0;
+    abx_list_remove(&s->node);
+    kept_count--;
+}
+
+void abx__scope_count(struct abx_confine_scope *s, bool is_started)
+{
+    if (s != NULL && is_started)
+        s->running++;
+    else if (s != NULL)
+        s->running--;
+}
+
+/* With another keeper, in another domain, it could not signal those. */
+static bool is_idle(const struct abx_confine_scope *s)
+{
+    return s->running == 0 && (s->group == NULL || abx__confine_group_is_idle(s->group));
+}
+
+int abx__scope_reserve(struct abx_confine_scope *s)
+{
+    struct abx_confine_scope *other;
+    if (s->pid != 0 || kept_count < ABX_CONFINE_GROUPS_MAX)
+        return 0;
+    abx_list_foreach(other, &kept, struct abx_confine_scope, node)
+    {
+        if (is_idle(other)) {
+            end_keeper(other);
+            return 0;
+        }
+    }
+    return -EUSERS;
 }
 
 struct abx_confine_scope *abx_confine_scope_ref(struct abx_confine_scope *s)
@@ -238,7 +278,13 @@ void abx_confine_scope_unref(struct abx_confine_scope *s)
     if (s == NULL || --s->refs > 0)
         return;
     end_keeper(s);
+    abx_confine_group_unref(s->group);
     free(s);
+}
+
+unsigned abx_confine_scope_refs(const struct abx_confine_scope *s)
+{
+    return s->refs;
 }
 
 static int start_keeper(struct abx_confine_scope *s)
@@ -267,6 +313,8 @@ static int start_keeper(struct abx_confine_scope *s)
         return -saved;
     s->pid = pid;
     s->socket_fd = abx_fd_take(&ours);
+    abx_list_push(&kept, &s->node);
+    kept_count++;
     return 0;
 }
 
@@ -334,7 +382,8 @@ static void put_fds(struct writer *w, struct request *r, const struct abx__proc_
     put_fd(w, r, FD_TTY, spec->tty_fd);
     put_fd(w, r, FD_RULES, start->confine->ruleset_fd);
     put_fd(w, r, FD_MOUNTS, start->confine->mounts_fd);
-    put_fd(w, r, FD_PROCS, start->confine->procs_fd);
+    put_fd(w, r, FD_COUNT, start->confine->group.count_fd);
+    put_fd(w, r, FD_MEMORY, start->confine->group.memory_fd);
     r->fd_count = (int32_t)w->fd_count - 1;
 }
 
@@ -419,10 +468,15 @@ static pid_t ask(struct abx_confine_scope *s, struct writer *w)
         return -errno;
     int r = abx_fd_write_all(fd, w->out.ptr, w->out.len);
     w->fds[0] = fd;
-    if (r == 0 && s->pid == 0)
-        r = start_keeper(s);
+    if (r == 0 && s->pid == 0) {
+        r = abx__scope_reserve(s);
+        if (r == 0)
+            r = start_keeper(s);
+    }
     if (r < 0)
         return r;
+    abx_list_remove(&s->node); /* used just now */
+    abx_list_push(&kept, &s->node);
     r = send_request(s->socket_fd, w);
     if (r == 0)
         r = await_answer(s);

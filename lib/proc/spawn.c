@@ -54,6 +54,7 @@ struct abx_proc {
     bool busy;     /* in on_exit */
     abx_proc_exit_fn *on_exit;
     void *arg;
+    struct abx_confine_scope *scope; /* counts it until it is reaped; NULL: none */
 };
 
 /* The candidates of one exec, in one block of memory. */
@@ -229,9 +230,23 @@ static int start_child(const struct abx_proc_spec *spec, pid_t *ret_pid, int *re
     return 0;
 }
 
+static void enter_scope(struct abx_proc *p, const struct abx_confine *confine)
+{
+    p->scope = confine ? abx_confine_scope_ref(abx__confine_scope(confine)) : NULL;
+    abx__scope_count(p->scope, true);
+}
+
+static void leave_scope(struct abx_proc *p)
+{
+    abx__scope_count(p->scope, false);
+    abx_confine_scope_unref(p->scope);
+    p->scope = NULL;
+}
+
 static void on_poll_closed(void *owner)
 {
     struct abx_proc *p = owner;
+    leave_scope(p);
     abx_fd_close(&p->pidfd);
     free(p);
 }
@@ -255,6 +270,7 @@ static void on_pidfd(struct abx_poll *poll, unsigned events)
     struct abx_proc_status st;
     abx__proc_status_from(&info, &st);
     p->running = false;
+    leave_scope(p);
     abx_poll_set(&p->poll, 0);
     p->busy = true;
     if (p->on_exit != NULL && !p->released)
@@ -284,6 +300,7 @@ int abx_proc_spawn(struct abx_loop *l, const struct abx_proc_spec *spec, abx_pro
         free(p);
         return abx_err_wrap(err, "watch %s", spec->path);
     }
+    enter_scope(p, spec->confine);
     abx_poll_set(&p->poll, ABX_POLL_IN);
     *ret = p;
     return 0;
