@@ -274,6 +274,15 @@ static void put_rule_line(const struct check *c, struct abx_buf *out,
     abx_buf_put_c(out, r->scopes.count ? "\n" : "-\n");
 }
 
+/* Makes the folder of this process, which goes again with the group. */
+static bool can_bound_memory(void)
+{
+    struct abx_confine_group *group = NULL;
+    bool can = abx_confine_group_new(&group) == 0 && abx_confine_bounds_memory();
+    abx_confine_group_unref(group);
+    return can;
+}
+
 /* What the kernel holds, or not, of what the views need. */
 static void put_confine_line(const struct check *c, struct abx_buf *out)
 {
@@ -290,6 +299,9 @@ static void put_confine_line(const struct check *c, struct abx_buf *out)
     if (c->o->kernel)
         abx_buf_putf(out, ", server %s, deny by name %s", has & ABX_LAYER_FILES ? "on" : "off",
                      abx__view_may_mount() ? "held" : "advisory (no CAP_SYS_ADMIN)");
+    if (c->o->kernel && abx_policy_confinement(c->policy)->rlimits[ABX_RLIMIT_MEMORY].is_set)
+        abx_buf_putf(out, ", memory %s",
+                     can_bound_memory() ? "by caller" : "unbounded (no cgroup to be had)");
     abx_buf_put_byte(out, '\n');
 }
 

@@ -145,6 +145,7 @@ static void on_end(struct abx__call *c, void *arg, const struct abx__helper_resu
                       "the sandbox");
     }
     put_marks(&w, r);
+    abx__memory_put(&w, c->ran.is_out_of_memory);
     abx_json_end_object(&w);
     if (abx_buf_failed(&body))
         abx__call_fail(c, 500, "MemoryError", "the output does not fit into memory");

@@ -213,6 +213,7 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
                                                                               : "advisory");
     abx_json_kv_c(w, "server", abx__self_level());
     abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
+    abx_json_kv_c(w, "memory", abx__views_memory(c->policy));
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

@@ -405,6 +405,12 @@ int abx__exec_code(int errnum)
     return errnum == ENOENT || errnum == ENOTDIR ? 127 : 126;
 }
 
+struct abx_confine_group *abx__exec_group(const struct abx__call *c)
+{
+    const struct abx_confine *view = abx__view_of(c->policy, c->rule, &c->who);
+    return view ? abx_confine_group_of(view) : NULL;
+}
+
 /* What holds for every child of the server: its umask, the view of who asked, held by the kernel.
  */
 struct full_spec {
@@ -413,10 +419,11 @@ struct full_spec {
     char **envp; /* heap; NULL: that of the caller */
 };
 
-static int complete(const struct abx__call *c, const struct abx_run_spec *spec,
-                    struct full_spec *ret, struct abx_error *err)
+static int complete(struct abx__call *c, const struct abx_run_spec *spec, struct full_spec *ret,
+                    struct abx_error *err)
 {
     *ret = (struct full_spec){.spec = *spec};
+    c->oom_kills = abx_confine_group_oom_kills(abx__exec_group(c));
     ret->spec.umask = c->server->umask;
     ret->spec.confine = abx__view_of(c->policy, c->rule, &c->who);
     if (ret->spec.cwd == NULL)
@@ -436,8 +443,17 @@ static void note_start(struct abx__call *c, const struct abx_run_spec *spec, int
     memcpy(c->ran.argv0, word.ptr, len);
 }
 
+void abx__memory_put(struct abx_json_writer *w, bool is_out_of_memory)
+{
+    if (!is_out_of_memory)
+        return;
+    abx_json_kv_bool(w, "out_of_memory", true);
+    abx_json_kv_c(w, "hint", ABX__MEMORY_HINT);
+}
+
 void abx__exec_note_end(struct abx__call *c, const struct abx_run_end *end)
 {
+    c->ran.is_out_of_memory = abx_confine_group_oom_kills(abx__exec_group(c)) > c->oom_kills;
     c->ran.exit_code = end->exit_code;
     c->ran.has_ended = true;
 }

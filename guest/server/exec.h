@@ -3,6 +3,7 @@
 #pragma once
 #include "guest/caps/run.h"
 #include "guest/server/server_priv.h"
+#include "lib/proc/confine.h"
 
 struct abx__exec {
     struct abx_str command, cwd_given; /* in the body; cwd_given empty: none */
@@ -44,7 +45,14 @@ int abx__exec_start(struct abx__call *c, const struct abx_run_spec *spec,
 int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
                    const struct abx_process_spec *process, struct abx_process **ret,
                    struct abx_error *err);
-/** How the program of abx__exec_start() ended, for the audit line of @c. */
+/** The cgroup of what @c starts, borrowed from its policy; NULL: none. */
+struct abx_confine_group *abx__exec_group(const struct abx__call *c);
+/** Keys of an answer: the kernel ended something of the caller at its bound of memory meanwhile. */
+void abx__memory_put(struct abx_json_writer *w, bool is_out_of_memory);
+#define ABX__MEMORY_HINT                                                                           \
+    "the kernel ended a process of this caller: all of them together reached their bound of "      \
+    "memory (confine.rlimits.memory)"
+/** How the program of abx__exec_start() ended, for the audit line and the answer of @c. */
 void abx__exec_note_end(struct abx__call *c, const struct abx_run_end *end);
 
 /* A program of a call that is asked to end when the server stops. */

@@ -94,7 +94,8 @@ static int confine(struct abx_policy *p)
         fprintf(stderr, " (Landlock ABI %d)\n", abx_confine_abi());
         return EXIT_MISTAKE;
     }
-    if (abx__views_make(p, &err) == 0 && abx__self_admits(p, &err) == 0)
+    if (abx__views_make(p, &err) == 0 && abx__self_admits(p, &err) == 0 &&
+        abx__views_bound(p, &err) == 0)
         return 0;
     return say_mistake(&err);
 }

@@ -35,6 +35,7 @@ static void started_free(struct abx__started *p)
     if (p->process)
         abx_process_untap(p->process);
     abx_process_unref(p->process);
+    abx_confine_group_unref(p->group);
     abx__capture_done(&p->capture);
     free(p->command);
     free(p->owner);
@@ -163,6 +164,7 @@ static void detail_get(struct abx__call *c)
         abx_json_null(&w);
     else
         abx_json_i64(&w, abx__started_exit_code(p));
+    abx__memory_put(&w, p->is_out_of_memory);
     abx_json_end_object(&w);
     abx__call_answer(c, &body);
 }
@@ -182,6 +184,9 @@ static void on_ended(void *arg)
 {
     struct abx__started *p = arg;
     p->ended_ms = abx_time_mono_ms();
+    p->is_out_of_memory = abx_confine_group_oom_kills(p->group) > p->oom_kills;
+    abx_confine_group_unref(p->group);
+    p->group = NULL;
     abx__capture_end(&p->capture);
     abx__process_output_wake(p, false);
 }
@@ -224,6 +229,8 @@ static struct abx__started *started_new(struct abx__call *c, const struct abx__j
     p->command = abx_str_dup(x->command);
     p->owner = abx_str_dup(c->who.id);
     p->started_wall_ns = abx_time_wall_ns();
+    p->group = abx_confine_group_ref(abx__exec_group(c));
+    p->oom_kills = abx_confine_group_oom_kills(p->group);
     p->has_capture = is_truthy(json_object_get(j->body, "capture_output"));
     p->has_stdin = is_truthy(json_object_get(j->body, "stdin"));
     abx__capture_init(&p->capture, max < CAPTURE_MAX ? (size_t)max : (size_t)CAPTURE_MAX);

@@ -3,8 +3,10 @@
 #pragma once
 #include "guest/caps/process.h"
 #include "guest/server/capture.h"
+#include "guest/server/exec.h"
 #include "guest/server/owner.h"
 #include "guest/server/server_priv.h"
+#include "lib/proc/confine.h"
 
 /* Belongs to the server's list; ended ones stay for ABX_PROCESS_KEPT_S. */
 struct abx__started {
@@ -15,6 +17,9 @@ struct abx__started {
     int64_t started_wall_ns, ended_ms;
     bool is_revoked, has_capture, has_stdin, is_stdin_closed;
     struct abx__capture capture;
+    struct abx_confine_group *group; /* counted; NULL: none */
+    uint64_t oom_kills;              /* of it, when the process started */
+    bool is_out_of_memory;
     struct abx_list waiters; /* calls of /output that wait: process_output.c */
 };
 

@@ -302,6 +302,10 @@ static void put_confine(const struct abx_policy *p, char text[CONFINE_TEXT])
 
 static void print_missing(const struct abx__server *s)
 {
+    if (strcmp(abx__views_memory(s->policy), "unsupported") == 0)
+        say(s, ABX_LOG_WARN,
+            "warning: confine.rlimits.memory is not held: this server can make no cgroup for "
+            "memory");
     char names[CONFINE_TEXT];
     struct abx_buf b = {.ptr = names, .cap = sizeof(names), .max = sizeof(names) - 1};
     unsigned missing = abx_policy_missing_layers(s->policy, abx_confine_supported());

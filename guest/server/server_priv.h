@@ -67,6 +67,7 @@ struct abx__ran {
     int64_t pid;
     int exit_code; /* -N: ended by signal N */
     bool has_ended;
+    bool is_out_of_memory; /* abx__memory_put() */
 };
 
 struct abx__server {
@@ -239,6 +240,7 @@ struct abx__call {
     const char *audit_code;
     struct abx_str audit_rule; /* that refused; in the request's arena */
     struct abx__ran ran;       /* exec.c */
+    uint64_t oom_kills;        /* of this caller, when its program started: exec.c */
     char id[24];               /* X-Request-Id */
     int64_t began_ms, fed_ms;  /* monotonic: the head came, the last bytes of the body came */
     uint64_t body_limit;

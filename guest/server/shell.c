@@ -99,6 +99,7 @@ static void put_end(struct abx_buf *body, const struct shell *s, const struct ab
         abx_json_kv_bool(&w, "truncated", true);
     if (!end->by_deadline && end->is_output_open)
         abx_json_kv_bool(&w, "background_output", true);
+    abx__memory_put(&w, s->call->ran.is_out_of_memory);
     abx_json_end_object(&w);
 }
 

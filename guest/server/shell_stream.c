@@ -79,9 +79,11 @@ static void put_error(struct abx_buf *out, const char *text)
     abx_buf_put_c(out, "\n\n");
 }
 
-static void put_exit(struct abx_buf *out, int code)
+static void put_exit(struct abx_buf *out, int code, bool is_out_of_memory)
 {
-    abx_buf_putf(out, "event: exit\ndata: {\"exit_code\": %d}\n\n", code);
+    abx_buf_putf(out, "event: exit\ndata: {\"exit_code\": %d%s}\n\n", code,
+                 is_out_of_memory ? ", \"out_of_memory\": true, \"hint\": \"" ABX__MEMORY_HINT "\""
+                                  : "");
 }
 
 /* False: the client is behind, or gone. */
@@ -201,7 +203,7 @@ static void on_end(struct abx_run *r, const struct abx_run_end *end)
             put_kept(s, &out, i, true);
     if (end->by_deadline)
         put_error(&out, "timeout");
-    put_exit(&out, end->exit_code);
+    put_exit(&out, end->exit_code, s->call->ran.is_out_of_memory);
     abx_timer_stop(&s->ping);
     abx_timer_stop(&s->flush);
     send_events(s, &out);
@@ -256,7 +258,7 @@ static void tell_failure(struct abx__call *c, int errnum, const char *what)
     const char *text = abx_arena_printf(c->req->arena, "[Errno %d] %s: '%s'", errnum,
                                         strerror_r(errnum, why, sizeof(why)), what);
     put_error(&out, text ? text : "the program can not be executed");
-    put_exit(&out, abx__exec_code(errnum));
+    put_exit(&out, abx__exec_code(errnum), false);
     abx__call_sse_begin(c);
     abx_http_write(c->req, out.ptr, out.len);
     abx__call_sse_end(c);

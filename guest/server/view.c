@@ -124,22 +124,62 @@ static int make_home(struct views *v, struct caller *c, size_t index, struct abx
 }
 
 /* How many processes a caller may have: held by its cgroup, else by a limit, which counts those of
- * the user. For root the kernel does not look at that one. */
-static int limit_herd(const struct views *v, const struct caller *c, struct abx_error *err)
+ * the user. For root the kernel does not look at that one, and memory has none. */
+static int check_bounds(const struct views *v, const struct caller *c, struct abx_error *err)
 {
     const struct abx_policy_confine *confine = abx_policy_confinement(v->policy);
-    uint64_t most = confine->rlimits[ABX_RLIMIT_NPROC].value;
-    bool is_set = confine->rlimits[ABX_RLIMIT_NPROC].is_set;
-    struct abx_confine_bounds bounds = {.processes = is_set ? most : 0};
-    int r = c->group ? abx_confine_group_bound(c->group, &bounds) : 0;
-    if (r < 0)
-        return abx_err_sys(err, r, "confinement: limit of the processes of %.*s",
-                           ABX_STR_FMT(c->who.id));
-    if (is_set && c->group == NULL && geteuid() == 0 && confine->mode == ABX_CONFINE_REQUIRE)
+    if (confine->mode != ABX_CONFINE_REQUIRE)
+        return 0;
+    if (confine->rlimits[ABX_RLIMIT_NPROC].is_set && c->group == NULL && geteuid() == 0)
         return abx_err_set(err, ABX_FAILED_PRECONDITION,
                            "\"require\", and rlimits.nproc of a server that runs as root is held "
                            "by a cgroup alone, which it can not make here");
+    if (confine->rlimits[ABX_RLIMIT_MEMORY].is_set && !abx_confine_bounds_memory())
+        return abx_err_set(err, ABX_FAILED_PRECONDITION,
+                           "\"require\", and rlimits.memory is held by a cgroup for memory alone, "
+                           "which this server can not make here");
     return 0;
+}
+
+static uint64_t bound_of(const struct abx_policy_confine *c, enum abx_rlimit which)
+{
+    return c->rlimits[which].is_set ? c->rlimits[which].value : 0;
+}
+
+/* Of v2 the kernel ends what is over a new bound; where it only refuses (v1), we do. */
+static int bound_one(const struct caller *c, const struct abx_confine_bounds *bounds)
+{
+    int r = abx_confine_group_bound(c->group, bounds);
+    if (r != -EBUSY)
+        return r;
+    abx_log(ABX_LOG_WARN, "the processes of '%.*s' have more memory than they may now: they end",
+            ABX_STR_FMT(c->who.id));
+    (void)abx_confine_group_kill(c->group);
+    return abx_confine_group_bound(c->group, bounds);
+}
+
+int abx__views_bound(const struct abx_policy *p, struct abx_error *err)
+{
+    const struct views *v = abx_policy_attached(p);
+    const struct abx_policy_confine *c = abx_policy_confinement(p);
+    struct abx_confine_bounds bounds = {.processes = bound_of(c, ABX_RLIMIT_NPROC)};
+    if (abx_confine_bounds_memory()) /* else: abx__views_memory() */
+        bounds.memory_bytes = bound_of(c, ABX_RLIMIT_MEMORY);
+    for (size_t i = 0; v != NULL && i < v->caller_count; i++) {
+        int r = v->callers[i].group ? bound_one(&v->callers[i], &bounds) : 0;
+        if (r < 0)
+            return abx_err_sys(err, r, "confinement: bounds of the processes of %.*s",
+                               ABX_STR_FMT(v->callers[i].who.id));
+    }
+    return 0;
+}
+
+const char *abx__views_memory(const struct abx_policy *p)
+{
+    if (abx_policy_confine(p) == ABX_CONFINE_OFF ||
+        !abx_policy_confinement(p)->rlimits[ABX_RLIMIT_MEMORY].is_set)
+        return "off";
+    return abx_confine_bounds_memory() ? "by caller" : "unsupported";
 }
 
 static int find_callers(struct views *v, struct abx_error *err)
@@ -148,7 +188,7 @@ static int find_callers(struct views *v, struct abx_error *err)
         struct caller *c = &v->callers[i];
         if (abx__caller_bounds(c->who.id, &c->scope, &c->group) < 0)
             return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-        if (limit_herd(v, c, err) < 0)
+        if (check_bounds(v, c, err) < 0)
             return -1;
     }
     return 0;
@@ -253,7 +293,8 @@ static void set_limits(const struct abx_policy_confine *c, struct abx_confine_sp
                                     [ABX_RLIMIT_FSIZE] = RLIMIT_FSIZE,
                                     [ABX_RLIMIT_AS] = RLIMIT_AS,
                                     [ABX_RLIMIT_CPU] = RLIMIT_CPU};
-    for (int i = 0; i < ABX_RLIMIT__COUNT; i++)
+    _Static_assert(ABX_COUNTOF(resources) == ABX_RLIMIT_MEMORY, "all but that of the group");
+    for (size_t i = 0; i < ABX_COUNTOF(resources); i++)
         if (c->rlimits[i].is_set && (i != ABX_RLIMIT_NPROC || spec->group == NULL))
             spec->limits[spec->limit_count++] =
                 (struct abx_confine_limit){resources[i], c->rlimits[i].value};

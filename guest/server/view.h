@@ -9,6 +9,11 @@
 /** Compiles the views of @p and hangs them on it. Roots are opened here and mean, from now on, what
  *  they mean now. Nothing to do while `confine` is off. 0, or -1: the policy can not be held. */
 int abx__views_make(struct abx_policy *p, struct abx_error *err);
+/** Bounds what the callers of @p have running and will have, once nothing refuses it any more. 0,
+ * or -1. Nothing to do while `confine` is off. */
+int abx__views_bound(const struct abx_policy *p, struct abx_error *err);
+/** How the memory of a caller is bounded: "off" (not asked for), "by caller", "unsupported". */
+const char *abx__views_memory(const struct abx_policy *p);
 /** What a process is held to that is started for @who through @rule: lib/proc/confine.h. NULL: not
  *  held, `confine` is off. Constant, lives as long as the policy. Any thread. */
 const struct abx_confine *abx__view_of(const struct abx_policy *p,

@@ -21,6 +21,7 @@ enum abx_rlimit {
     ABX_RLIMIT_FSIZE,
     ABX_RLIMIT_AS,
     ABX_RLIMIT_CPU,
+    ABX_RLIMIT_MEMORY, /* of all processes of a caller together: no limit of a process */
     ABX_RLIMIT__COUNT
 };
 const char *abx_rlimit_name(enum abx_rlimit which);

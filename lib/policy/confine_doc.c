@@ -28,7 +28,7 @@ const char *abx_confine_mode_name(enum abx_confine_mode mode)
 
 const char *abx_rlimit_name(enum abx_rlimit which)
 {
-    static const char *const names[] = {"nofile", "nproc", "fsize", "as", "cpu"};
+    static const char *const names[] = {"nofile", "nproc", "fsize", "as", "cpu", "memory"};
     _Static_assert(ABX_COUNTOF(names) == ABX_RLIMIT__COUNT, "one name per limit");
     return names[which];
 }
@@ -235,7 +235,7 @@ static void read_rlimits(struct abx__load *l, const struct abx_json_node *n)
         return;
     for (int i = 0; i < ABX_RLIMIT__COUNT; i++) {
         const struct abx_json_node *c = abx_json_tree_get(n, keys[i]);
-        bool is_bytes = i == ABX_RLIMIT_FSIZE || i == ABX_RLIMIT_AS;
+        bool is_bytes = i == ABX_RLIMIT_FSIZE || i == ABX_RLIMIT_AS || i == ABX_RLIMIT_MEMORY;
         if (c != NULL)
             l->policy->confine.rlimits[i].is_set =
                 read_amount(l, c, is_bytes, &l->policy->confine.rlimits[i].value);

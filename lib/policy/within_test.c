@@ -78,6 +78,8 @@ TEST(what_is_wider_is_told)
          "{\"confine\":{\"mode\":\"auto\",\"network\":{\"connect_ports\":[80]}}}", "reaches more"},
         {"{\"confine\":\"auto\"}", "{\"confine\":{\"mode\":\"auto\",\"rlimits\":{\"nofile\":9}}}",
          "rlimits"},
+        {"{\"confine\":{\"mode\":\"auto\",\"rlimits\":{\"memory\":\"1GiB\"}}}",
+         "{\"confine\":{\"mode\":\"auto\",\"rlimits\":{\"memory\":\"512MiB\"}}}", "rlimits"},
         {"{\"confine\":{\"mode\":\"auto\",\"nested_pty\":true}}", "{\"confine\":\"auto\"}",
          "terminals"},
         {"{\"confine\":{\"mode\":\"auto\",\"origins\":[\"https://a\"]}}", "{\"confine\":\"auto\"}",
