@@ -657,6 +657,12 @@ int abx_server_check_config(int argc, char **argv)
 int abx_server_version(int argc, char **argv)
 {
     bool json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    if (argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
+        fputs("usage: agent-sandbox-server version [--json]\n"
+              "  --json\tours too\n",
+              stdout);
+        return EXIT_VALID;
+    }
     if (argc > 1 && !json) {
         fprintf(stderr, "agent-sandbox-server version: error: unrecognized: %s\n", argv[1]);
         return EXIT_USAGE;
