@@ -18,7 +18,7 @@ enum { LINE_MAX_BYTES = 32768, LINE_USUAL = 512, PATH_SHOWN = 512 };
 
 static void put_remote(struct abx_json_writer *w, const struct abx__call *c)
 {
-    struct abx_str peer = abx_http_peer(c->req);
+    struct abx_str peer = abx__call_peer(c);
     if (peer.len)
         abx_json_kv_str(w, "remote", peer);
 }

@@ -34,6 +34,12 @@ struct abx_str abx__call_query(const struct abx__call *c, const char *name)
     return find(c->query, c->query_count, name);
 }
 
+struct abx_str abx__call_peer(const struct abx__call *c)
+{
+    bool is_ours = c->req->listener_tag == ABX__TAG_SELF;
+    return is_ours ? abx__call_header(c, ABX__HEADER_PEER) : abx_http_peer(c->req);
+}
+
 struct abx_str abx__call_header(const struct abx__call *c, const char *name)
 {
     const struct abx_http_head *head = c->req->head;

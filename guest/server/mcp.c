@@ -27,7 +27,6 @@ enum {
     PING_MS = 15 * 1000,
     ID_BYTES = 16,
     CONNECTIONS_KEPT = 8,
-    TAG_SELF = 3, /* of connections of this server to itself */
 };
 
 /* The first one is what is offered to clients of other versions. */
@@ -94,7 +93,7 @@ static void connect_self(void *arg, struct abx_str target, struct abx_http_call 
     if (s->http == NULL ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) < 0)
         abx_http_connected(call, -ECONNREFUSED);
-    else if (abx_http_server_adopt(s->http, pair[0], TAG_SELF, &err) < 0) {
+    else if (abx_http_server_adopt(s->http, pair[0], ABX__TAG_SELF, &err) < 0) {
         close(pair[1]);
         abx_http_connected(call, -ECONNREFUSED);
     } else
@@ -169,6 +168,15 @@ static struct abx_str header(const struct abx__call *c, const char *name)
 }
 
 /* The session that the request names, if it is the caller's. NULL: answered. */
+/* The version that was agreed on, if the client says it: an unknown one is 400 by the protocol. */
+static bool is_spoken(struct abx_str version)
+{
+    for (size_t i = 0; i < ABX_COUNTOF(versions); i++)
+        if (abx_str_is(version, versions[i]))
+            return true;
+    return version.len == 0;
+}
+
 static struct session *session_of(struct abx__call *c)
 {
     struct abx_str id = header(c, "Mcp-Session-Id");
@@ -176,6 +184,11 @@ static struct session *session_of(struct abx__call *c)
     if (id.len == 0) {
         abx__call_fail(c, 400, "ValueError",
                        "the header Mcp-Session-Id is missing: initialize first");
+        return NULL;
+    }
+    if (!is_spoken(header(c, "MCP-Protocol-Version"))) {
+        abx__call_fail(c, 400, "ValueError", "this MCP-Protocol-Version is not spoken here: %s is",
+                       versions[0]);
         return NULL;
     }
     for (struct abx_list *node = m ? m->sessions.next : NULL; m && node != &m->sessions;

@@ -304,6 +304,7 @@ static void put_headers(struct abx_buf *out, const struct abx__call *c)
             }
     if (!has_host)
         abx_buf_put_c(out, "Host: localhost\r\n");
+    abx_buf_putf(out, ABX__HEADER_PEER ": %.*s\r\n", ABX_STR_FMT(abx__call_peer(c)));
 }
 
 /* ---- tools/call: the answer ---- */
@@ -469,7 +470,7 @@ void abx__tools_call(const struct abx__rpc *r)
     struct abx_str text = abx_str_n(json_string_value(name), json_string_length(name));
     const struct abx_policy_rule *rule = abx_policy_rule(r->call->policy, text),
                                  *run = abx_policy_rule(r->call->policy, ABX_STR("run_command"));
-    if (rule && may_call(r->call, rule)) {
+    if (rule && is_tool(rule)) { /* it is judged there, and a refusal is audited */
         if (has_required(r, rule->endpoint, args))
             call_endpoint(r, rule->endpoint, args, json_object_get(args, "arguments"));
     } else if (find_command(r->call, text, &command)) {

@@ -33,6 +33,7 @@ enum {
     ABX__PARAMS_MAX = 8,      /* {name} parts of a path */
     ABX__AUDIT_PATHS = 8,
     ABX__STOP_MS = 5000,                 /* from SIGTERM to the end */
+    ABX__TAG_SELF = 3,                   /* of connections of this server to itself: mcp.c */
     ABX__BODY_IDLE_MS = 30000,           /* without a byte of the body */
     ABX__BODIES_MAX = 256 * 1024 * 1024, /* bytes of all calls together */
 };
@@ -267,6 +268,10 @@ void abx__calls_sweep(struct abx__server *s);
 struct abx_str abx__call_query(const struct abx__call *c, const char *name);
 /** The first header of that name; ptr NULL: none. It lives as long as the call. */
 struct abx_str abx__call_header(const struct abx__call *c, const char *name);
+/** The address of who calls: of a tool's call that of its message. */
+struct abx_str abx__call_peer(const struct abx__call *c);
+/** The header that says it, of connections of this server to itself only. */
+#define ABX__HEADER_PEER "X-Abx-Peer"
 /** The part of the path that {name} stands for. */
 struct abx_str abx__call_param(const struct abx__call *c, const char *name);
 /** A member of the body, NULL when absent. */
