@@ -74,6 +74,7 @@ static const uint64_t rights[] = {
                           FS_MAKE_REG | FS_MAKE_DIR | FS_MAKE_SYM | FS_MAKE_FIFO | FS_MAKE_SOCK |
                           FS_REMOVE_DIR | FS_REMOVE_FILE | FS_REFER,
     [ABX_CONFINE_DEVICE] = FS_READ_FILE | FS_WRITE_FILE | FS_IOCTL_DEV | FS_READ_DIR,
+    [ABX_CONFINE_CHANGE] = FS_READ_FILE | FS_READ_DIR | FS_WRITE_FILE,
     [ABX_CONFINE_REMOVE] = FS_REMOVE_DIR,
 };
 
@@ -82,9 +83,9 @@ static const uint64_t rights[] = {
         ABX_COUNTOF(confine_##name), (struct sock_filter *)(uintptr_t)confine_##name               \
     }
 static const struct sock_fprog filters[] = {
-    [ABX__FILTER_BASE] = FILTER(base),           [ABX__FILTER_NETWORK] = FILTER(network),
-    [ABX__FILTER_NO_UDP] = FILTER(no_udp),       [ABX__FILTER_NO_UNIX] = FILTER(no_unix),
-    [ABX__FILTER_NO_LISTEN] = FILTER(no_listen),
+    [ABX__FILTER_BASE] = FILTER(base),       [ABX__FILTER_CHROMIUM] = FILTER(chromium),
+    [ABX__FILTER_NETWORK] = FILTER(network), [ABX__FILTER_NO_UDP] = FILTER(no_udp),
+    [ABX__FILTER_NO_UNIX] = FILTER(no_unix), [ABX__FILTER_NO_LISTEN] = FILTER(no_listen),
 };
 _Static_assert(ABX_COUNTOF(filters) == ABX__FILTERS, "one row per filter");
 
@@ -283,7 +284,7 @@ static void add_filter(struct abx__confine_child *child, enum abx__filter which)
 static void choose_filters(struct abx_confine *c, const struct abx_confine_spec *spec)
 {
     if (c->layers & ABX_CONFINE_SECCOMP)
-        add_filter(&c->child, ABX__FILTER_BASE);
+        add_filter(&c->child, spec->is_chromium ? ABX__FILTER_CHROMIUM : ABX__FILTER_BASE);
     if (!(c->layers & ABX_CONFINE_NETWORK))
         return;
     add_filter(&c->child, ABX__FILTER_NETWORK);
@@ -401,4 +402,18 @@ int abx_confine_self(const struct abx_confine_root *roots, size_t count)
         syscall(SYS_landlock_restrict_self, fd, 0) < 0)
         return -errno;
     return 0;
+}
+
+int abx_confine_enter(const struct abx_confine_spec *spec, struct abx_error *err)
+{
+    const struct abx_confine *c;
+    ABX_ASSERT(spec->scope == NULL && spec->group == NULL && spec->mounts_fd <= 0);
+    if (!is_only_thread())
+        return abx_err_sys(err, -EBUSY, "confinement: this process has other threads");
+    if (abx_confine_new(spec, &c, err) < 0)
+        return -1;
+    bool is_held = abx__confine_limit(&c->child) == 0 && abx__confine_apply(&c->child) == 0;
+    int saved = errno;
+    abx_confine_unref(c);
+    return is_held ? 0 : abx_err_sys(err, -saved, "confinement: the kernel refuses it");
 }

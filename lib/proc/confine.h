@@ -29,6 +29,7 @@ enum abx_confine_access {
     ABX_CONFINE_READ,   /* read, list, execute */
     ABX_CONFINE_WRITE,  /* that, and write, make, remove, rename within */
     ABX_CONFINE_DEVICE, /* read, write, ioctl */
+    ABX_CONFINE_CHANGE, /* read, list, write into what is there; make and remove nothing */
     ABX_CONFINE_REMOVE  /* remove folders, nothing else */
 };
 struct abx_confine_root {
@@ -98,6 +99,9 @@ struct abx_confine_spec {
     size_t root_count, more_root_count;
     struct abx_confine_ports connect, bind; /* with ABX_CONFINE_NETWORK */
     bool no_udp, no_unix;
+    /* Chromium may make its own sandbox: user namespaces, and of processes and networks in them,
+     * and chroot; no others. What it mounts, which sockets it has: as everybody (security S19). */
+    bool is_chromium;
     bool keeps_privileges; /* sudo works: no no_new_privs, no seccomp, capabilities stay */
     struct abx_confine_scope *scope; /* counted; NULL: each start is its own */
     struct abx_confine_group *group; /* counted; NULL: that of this process */
@@ -129,3 +133,6 @@ int abx_confine_hide(const char *const *paths, size_t count);
  *  without a way back, and from then on it mounts nothing (security S26). 0, or -errno: -EOPNOTSUPP
  * on a kernel without it, -EBUSY when there are other threads already, which would stay free. */
 int abx_confine_self(const struct abx_confine_root *roots, size_t count);
+/** Holds this process, which has no other threads, to all of @spec but scope, group and mounts: as
+ * a child that is started under it. For a program that goes on to execute another one. */
+int abx_confine_enter(const struct abx_confine_spec *spec, struct abx_error *err);

@@ -220,6 +220,24 @@ TEST(confined_files_are_those_of_the_roots)
     place_done(&p);
 }
 
+TEST(what_may_be_changed_may_not_be_made_or_removed)
+{
+    static const struct row rows[] = {
+        {"read", "%s/out/f", ALLOWED},    {"list", "%s/out", ALLOWED},
+        {"write", "%s/out/f", ALLOWED},   {"write", "%s/out/new", DENIED},
+        {"unlink", "%s/out/f", DENIED},   {"rename", "%s/out/f", DENIED},
+        {"truncate", "%s/out/f", DENIED},
+    };
+    struct place p;
+    char path[PATH_MAX];
+    place_init(&p);
+    snprintf(path, sizeof(path), "%s/out", p.dir);
+    add_root(&p, path, ABX_CONFINE_CHANGE);
+    confine(&p, (struct abx_confine_spec){.layers = ABX_CONFINE_FILES});
+    check_rows(&p, rows, ABX_COUNTOF(rows));
+    place_done(&p);
+}
+
 /* M1, M8: with every call that names another process. */
 TEST(m01_confined_processes_reach_no_other_process)
 {
@@ -277,6 +295,43 @@ TEST(m12_confined_processes_make_no_namespace_and_gain_nothing)
     place_init(&p);
     confine(&p, (struct abx_confine_spec){.layers = ALL});
     check_rows(&p, rows, ABX_COUNTOF(rows));
+    place_done(&p);
+}
+
+static int attempt_as_user(struct place *p, const char *name, const char *arg)
+{
+    char *argv[] = {p->attack, (char[]){"--user"}, (char *)(uintptr_t)name, (char *)(uintptr_t)arg,
+                    NULL};
+    return run(p, argv, 0);
+}
+
+/* S19: what its own sandbox takes, and nothing that this gives it beside. */
+TEST(s19_chromium_makes_user_namespaces_and_mounts_nothing_in_them)
+{
+    static const struct row rows[] = {
+        {"unshare-user", "", ALLOWED}, {"clone-user", "", ALLOWED}, {"unshare-mount", "", DENIED},
+        {"clone3-user", "", DENIED},   {"setns", "", DENIED},       {"mount", "%s/rw", DENIED},
+        {"io-uring", "", DENIED},      {"bpf", "", DENIED},         {"userfaultfd", "", DENIED},
+        {"add-key", "", DENIED},       {"tiocsti", "", DENIED},     {"open-by-handle", "", DENIED},
+        {"capability", "", DENIED},    {"core", "", DENIED},        {"new-privileges", "", DENIED},
+    };
+    static const char *const denied_in_them[] = {"unshare-mount", "mount", "umount", "setns",
+                                                 "raw-socket",    "vsock", "bpf",    "tcp"};
+    struct place p;
+    char shadow[] = "/etc/shadow";
+    place_init(&p);
+    if (attempt(&p, "unshare-user", "") != ALLOWED) {
+        place_done(&p);
+        skip(); /* nobody makes user namespaces here */
+    }
+    confine(&p, (struct abx_confine_spec){
+                    .layers = ALL, .is_chromium = true, .connect = {.is_limited = true}});
+    check_rows(&p, rows, ABX_COUNTOF(rows));
+    assert_int_equal(attempt_as_user(&p, "chroot", "/"), ALLOWED);
+    assert_int_equal(attempt_as_user(&p, "read", shadow), DENIED);
+    for (size_t i = 0; i < ABX_COUNTOF(denied_in_them); i++)
+        if (attempt_as_user(&p, denied_in_them[i], "/proc") != DENIED)
+            fail_msg("%s is allowed in a user namespace", denied_in_them[i]);
     place_done(&p);
 }
 
@@ -651,6 +706,57 @@ TEST(s26_with_other_threads_nothing_is_confined)
     assert_int_equal(abx_confine_self(p.roots, p.root_count), -EBUSY);
     pthread_mutex_unlock(&lock);
     assert_int_equal(pthread_join(thread, NULL), 0);
+    place_done(&p);
+}
+
+struct entering {
+    struct place *place;
+    const char *name, *arg;
+};
+
+static int enter_and_try(void *arg)
+{
+    const struct entering *e = arg;
+    struct abx_error err;
+    struct abx_confine_spec spec = {.layers = ALL,
+                                    .roots = e->place->roots,
+                                    .root_count = e->place->root_count,
+                                    .connect = {.is_limited = true}};
+    char *argv[] = {e->place->attack, (char *)(uintptr_t)e->name, (char *)(uintptr_t)e->arg, NULL};
+    if (abx_confine_enter(&spec, &err) == 0)
+        execve(argv[0], argv, no_env);
+    _exit(1);
+}
+
+static int try_entered(struct place *p, const char *name, const char *arg)
+{
+    struct entering e = {p, name, arg};
+    struct abx_proc_status st;
+    int keep[ROOTS];
+    for (size_t i = 0; i < p->root_count; i++)
+        keep[i] = p->roots[i].fd;
+    pid_t pid = abx_proc_fork_role("entering", enter_and_try, &e, keep, p->root_count, NULL);
+    assert_true(pid > 0);
+    assert_int_equal(abx_proc_wait(pid, &st), 0);
+    return st.exited ? st.exit_code : 128 + st.signum;
+}
+
+TEST(s19_what_a_process_enters_holds_the_program_that_it_becomes)
+{
+    struct place p;
+    char path[PATH_MAX], port[16], self[16];
+    place_init(&p);
+    snprintf(port, sizeof(port), "%d", p.port);
+    snprintf(self, sizeof(self), "%d", getpid());
+    snprintf(path, sizeof(path), "%s/rw/f", p.dir);
+    assert_int_equal(try_entered(&p, "write", path), ALLOWED);
+    snprintf(path, sizeof(path), "%s/out/f", p.dir);
+    assert_int_equal(try_entered(&p, "read", path), DENIED);
+    assert_int_equal(try_entered(&p, "tcp", port), DENIED);
+    assert_int_equal(try_entered(&p, "environ", self), DENIED);
+    assert_int_equal(try_entered(&p, "signal", self), DENIED);
+    assert_int_equal(try_entered(&p, "unshare-user", ""), DENIED);
+    assert_int_equal(try_entered(&p, "new-privileges", ""), DENIED);
     place_done(&p);
 }
 

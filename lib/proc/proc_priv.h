@@ -50,6 +50,7 @@ struct abx__proc_failure { /* as written to the pipe */
 };
 enum abx__filter {
     ABX__FILTER_BASE,
+    ABX__FILTER_CHROMIUM, /* in its place */
     ABX__FILTER_NETWORK,
     ABX__FILTER_NO_UDP,
     ABX__FILTER_NO_UNIX,

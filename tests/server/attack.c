@@ -1,9 +1,10 @@
 /* tests/server/attack.c: one attempt of a confined process, as a program: `attack NAME [ARG]`.
  *
  * Prints "denied ERRNO" and ends with 0, or "allowed" and ends with 42; 2: no such attack. With
- * `--child` before the name a grandchild in a session of its own makes the attempt. Nothing here
- * does harm when it succeeds: writes are one byte, mounts are tmpfs, signals are 0, or SIGURG to
- * all (the call says "allowed" whoever got it: ask the one who should not). Security M1..M13,
+ * `--child` before the name a grandchild in a session of its own makes the attempt, with `--user`
+ * one that is root in a user namespace of its own ("denied" if there is none to be had). Nothing
+ * here does harm when it succeeds: writes are one byte, mounts are tmpfs, signals are 0, or SIGURG
+ * to all (the call says "allowed" whoever got it: ask the one who should not). Security M1..M13,
  * S03-S07.
  */
 #include <arpa/inet.h>
@@ -507,13 +508,31 @@ static int attempt_as_grandchild(const char *name, const char *arg)
     return status;
 }
 
+static int attempt_as_user(const char *name, const char *arg)
+{
+    if (unshare(CLONE_NEWUSER) == 0)
+        return attempt(name, arg);
+    printf("denied %d\n", errno);
+    return 0;
+}
+
+static const struct {
+    const char *option;
+    int (*attempt)(const char *name, const char *arg);
+} ways[] = {{"--child", attempt_as_grandchild}, {"--user", attempt_as_user}};
+
 int main(int argc, char **argv)
 {
-    int at = argc > 1 && strcmp(argv[1], "--child") == 0 ? 2 : 1;
+    int (*how)(const char *name, const char *arg) = attempt;
+    int at = 1;
+    for (size_t i = 0; argc > 1 && i < sizeof(ways) / sizeof(ways[0]); i++)
+        if (strcmp(argv[1], ways[i].option) == 0) {
+            how = ways[i].attempt;
+            at = 2;
+        }
     if (at >= argc) {
-        fputs("usage: attack [--child] NAME [ARG]\n", stderr);
+        fputs("usage: attack [--child | --user] NAME [ARG]\n", stderr);
         return UNKNOWN;
     }
-    const char *arg = at + 1 < argc ? argv[at + 1] : "";
-    return at == 2 ? attempt_as_grandchild(argv[at], arg) : attempt(argv[at], arg);
+    return how(argv[at], at + 1 < argc ? argv[at + 1] : "");
 }
