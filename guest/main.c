@@ -492,7 +492,8 @@ static const struct {
              {"envd", run_envd},
              {"sandbox-code-interpreter", run_interpreter},
              {"step", run_step},
-             {"agent-sandbox-server", abx_server_main}};
+             {"agent-sandbox-server", abx_server_main},
+             {"abx-chromium", abx_chromium_main}};
 
 static int usage(const char *program)
 {

@@ -1,17 +1,17 @@
 /* guest/server/browser.c: the browser group: checked here, done by a Node host that drives Chromium
  * and is started at the first call. Loop thread. server.md 5, server-api.md 4.8, security S19. */
+#include "guest/server/chromium.h"
 #include "guest/server/commands_priv.h"
 #include "guest/server/view.h"
 #include "lib/base/assert.h"
+#include "lib/base/parse.h"
 #include "lib/contract/contract.h"
 #include "lib/policy/url_guard.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "lib/base/banned.h"
 
@@ -33,9 +33,9 @@ struct abx__browser {
 /* ---- what the host asks ---- */
 
 /* Pages and connections are judged by the rule of browser_navigate as it is now. */
-static const struct abx_policy_rule *navigate_rule(const struct abx__server *s)
+static const struct abx_policy_rule *navigate_rule(const struct abx_policy *p)
 {
-    return abx_policy_rule(s->policy, ABX_STR("browser_navigate"));
+    return abx_policy_rule(p, ABX_STR("browser_navigate"));
 }
 
 static bool check_address(const struct abx_policy_rule *rule, const char *text,
@@ -47,14 +47,29 @@ static bool check_address(const struct abx_policy_rule *rule, const char *text,
     return abx_policy_deny(v, ABX_POLICY_URL_INVALID, "no address");
 }
 
-static bool check(const struct abx_policy_rule *rule, struct abx_str what, const char *text,
+static bool check_port(const struct abx_policy *p, uint32_t port, struct abx_policy_verdict *v)
+{
+    return abx__chromium_may_connect(p, port) ||
+           abx_policy_deny(v, ABX_POLICY_URL_NOT_ALLOWED,
+                           "confine: port %u is not among network.connect_ports", port);
+}
+
+static bool check(const struct abx_policy *p, struct abx_str what, const char *text,
                   struct abx_policy_verdict *v)
 {
+    const struct abx_policy_rule *rule = navigate_rule(p);
+    uint32_t port;
     struct abx_arena a;
     struct abx_policy_url url;
     bool yes;
     abx_arena_init(&a, ASK_ARENA);
-    if (abx_str_is(what, "\"address\""))
+    if (rule == NULL)
+        yes = abx_policy_deny(v, ABX_POLICY_URL_INVALID, "no page can be opened");
+    else if (abx_str_is(what, "\"port\""))
+        yes = abx_parse_u32(abx_str(text), &port) == 0
+                  ? check_port(p, port, v)
+                  : abx_policy_deny(v, ABX_POLICY_URL_INVALID, "no port");
+    else if (abx_str_is(what, "\"address\""))
         yes = check_address(rule, text, v);
     else if (abx_str_is(what, "\"origin\""))
         yes = abx_policy_origin_check(rule, abx_str(text), &a, v);
@@ -69,7 +84,6 @@ static bool check(const struct abx_policy_rule *rule, struct abx_str what, const
 static void on_ask(void *arg, const struct abx_host_message *m, void *call_arg)
 {
     struct abx__browser *b = arg;
-    const struct abx_policy_rule *rule = navigate_rule(b->server);
     struct abx_policy_verdict v = {0};
     struct abx_json_writer w;
     ABX_AUTO_BUF text, body;
@@ -78,9 +92,9 @@ static void on_ask(void *arg, const struct abx_host_message *m, void *call_arg)
     abx_buf_init(&body, 65536);
     if (!m->has_q)
         return;
-    if (rule == NULL || abx_host_text(m->path, &text) < 0)
+    if (abx_host_text(m->path, &text) < 0)
         abx_policy_deny(&v, ABX_POLICY_URL_INVALID, "the URL is too long");
-    else if (check(rule, m->what, text.len ? text.ptr : "", &v)) {
+    else if (check(b->server->policy, m->what, text.len ? text.ptr : "", &v)) {
         abx_host_answer(b->host, m->q, true, ABX_STR("true"));
         return;
     }
@@ -143,16 +157,6 @@ static void on_closed(void *arg)
 static const struct abx_host_ops host_ops = {on_hello, on_failed, on_ask,   on_groups,
                                              on_stop,  on_stop,   on_closed};
 
-bool abx__browser_is_in_sandbox(void)
-{
-    char text[16] = "";
-    int fd = open("/proc/sys/user/max_user_namespaces", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    return n > 0 && text[0] == '0' && access("/.fce2b", F_OK) == 0;
-}
-
 static int open_host(struct abx__browser *b, struct abx_error *err)
 {
     static const char *const files[] = {"browser"};
@@ -168,11 +172,15 @@ static int open_host(struct abx__browser *b, struct abx_error *err)
                                 .version = ABX_SERVER_COMPAT,
                                 .is_in_sandbox = abx__browser_is_in_sandbox()};
     abx_arena_init(&a, 4 << 20);
+    if (abx__chromium_is_held(s->policy)) {
+        l.home = ABX__CHROMIUM_HOME;
+        l.wall = abx__chromium_wall(&a);
+    }
     l.envp = abx__hosts_environment(s, &a);
-    int r = l.envp ? abx_host_launch_options(&l, &a, &o, err)
-                   : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
+    int r = l.envp && !l.home == !l.wall ? abx_host_launch_options(&l, &a, &o, err)
+                                         : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
     if (r == 0) {
-        o.confine = abx__view_of_hosts(s->policy);
+        o.confine = abx__view_of_browser(s->policy);
         o.wait_ms = START_MS;
         r = abx_host_open(&s->loop, &o, &host_ops, b, &b->host, err);
     }
@@ -424,7 +432,8 @@ static bool check_page(struct abx__call *c)
     struct abx_policy_url url;
     struct abx_policy_verdict v = {0};
     struct abx_str text = abx_str(json_string_value(abx__call_field(c, "url")));
-    if (abx_policy_url_check(c->rule, text, c->req->arena, &url, &v))
+    if (abx_policy_url_check(c->rule, text, c->req->arena, &url, &v) &&
+        check_port(c->policy, url.port, &v))
         return true;
     v.endpoint = c->rule->id;
     abx__call_deny(c, &v);

@@ -1,5 +1,6 @@
 /* guest/server/core.c: /health, /capabilities and /capabilities/check. policy.md A19,
  * server-api.md 4.1. */
+#include "guest/server/chromium.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/view.h"
 
@@ -214,6 +215,7 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "server", abx__self_level());
     abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
     abx_json_kv_c(w, "memory", abx__views_memory(c->policy));
+    abx_json_kv_c(w, "chromium", abx__chromium_level(c->policy));
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

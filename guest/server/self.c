@@ -198,7 +198,7 @@ int abx__self_admits(const struct abx_policy *p, struct abx_error *err)
             return abx_err_set(err, ABX_FAILED_PRECONDITION,
                                "the server has confined itself to what the policy of its start "
                                "reaches, and %s%s lies outside: restart it",
-                               root.access == ABX_CONFINE_WRITE ? "writing to " : "", root.path);
+                               root.access == ABX_CONFINE_READ ? "" : "writing to ", root.path);
     return 0;
 }
 

@@ -7,6 +7,9 @@
  * the program's name. The exit code of server.md 1; after SIGTERM the process dies by it instead.
  */
 int abx_server_main(int argc, char **argv);
+/** The program abx-chromium: holds itself to what Chromium may reach, and becomes it; run by the
+ * browser's host alone. @argv are Chromium's. Returns never. */
+int abx_chromium_main(int argc, char **argv);
 /** The verb check-config: policy.md A18. @argv[0] is the verb. */
 int abx_server_check_config(int argc, char **argv);
 /** The verb version [--json]: the published version whose behaviour this is. */

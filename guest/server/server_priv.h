@@ -187,8 +187,6 @@ void abx__parts_sweep(struct abx__server *s);
 void abx__parts_stop(struct abx__server *s);
 /** Ends the browser; the loop ends by itself once it is gone. */
 void abx__browser_stop(struct abx__server *s);
-/** Whether the server runs in a sandbox of ours, where nobody makes user namespaces (S19, S54). */
-bool abx__browser_is_in_sandbox(void);
 /** Every few seconds: ends contexts that nobody has used for half an hour. */
 void abx__code_contexts_sweep(struct abx__server *s);
 /** Ends all contexts and what runs in them: the server stops. */

@@ -4,6 +4,7 @@
 #include "guest/server/view.h"
 
 #include "guest/caps/tree.h"
+#include "guest/server/chromium.h"
 #include "guest/server/view_system.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
@@ -56,7 +57,7 @@ struct views {
     size_t caller_count, rule_count;
     const struct abx_confine **table; /* [caller * rule_count + rule] */
     enum abx__deny *deny;             /* the same */
-    const struct abx_confine *hosts;
+    const struct abx_confine *hosts, *browser;
     const char **folders;   /* by rule */
     const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
 };
@@ -67,6 +68,7 @@ static void views_free(void *data)
     for (size_t i = 0; v->table && i < v->caller_count * v->rule_count; i++)
         abx_confine_unref(v->table[i]);
     abx_confine_unref(v->hosts);
+    abx_confine_unref(v->browser);
     abx__system_roots_done(&v->opened);
     abx_arena_done(&v->arena);
     free(v);
@@ -445,6 +447,38 @@ static const char *copy_variable(struct views *v, const char *name)
     return value ? abx_arena_c(&v->arena, abx_str(value)) : NULL;
 }
 
+/* The system and a folder of its own: none of the document's (S19). */
+static int make_browser(struct views *v, struct abx_error *err)
+{
+    struct abx__view_root roots[ABX__CHROMIUM_ROOTS];
+    struct abx_policy_view view;
+    struct opened o = {.cap = ABX__CHROMIUM_ROOTS};
+    struct abx_policy_identity who = abx_policy_document_identity();
+    if (!abx__chromium_is_held(v->policy))
+        return 0;
+    if (abx__home_open(ABX__CHROMIUM_HOME_NAME, err) < 0)
+        return -1;
+    o.items = abx_arena_array(&v->arena, o.cap, sizeof(*o.items));
+    if (o.items == NULL ||
+        abx_policy_view(v->policy, NULL, &who, resolve, NULL, &v->arena, &view) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    size_t count = abx__chromium_roots(&v->arena, roots);
+    for (size_t i = 0; i < count; i++)
+        if (open_root(v, &o, abx_str(roots[i].path), roots[i].access, err) < 0)
+            return -1;
+    struct abx_confine_spec spec = {.roots = o.items,
+                                    .root_count = o.count,
+                                    .more_roots = the_system.items,
+                                    .more_root_count = the_system.count,
+                                    .no_udp = view.no_udp,
+                                    .no_unix = view.no_unix};
+    if (find_mounts(v, &view, &spec.mounts_fd, err) < 0)
+        return -1;
+    set_limits(abx_policy_confinement(v->policy), &spec);
+    abx__chromium_bound(&spec);
+    return abx_confine_new(&spec, &v->browser, err);
+}
+
 static int make_all(struct views *v, struct abx_error *err)
 {
     const struct caller document = {.who = abx_policy_document_identity()};
@@ -470,7 +504,7 @@ static int make_all(struct views *v, struct abx_error *err)
     if (make_one(v, NULL, &document, &of_hosts, err) < 0)
         return -1;
     v->hosts = of_hosts.confine;
-    return 0;
+    return make_browser(v, err);
 }
 
 int abx__views_make(struct abx_policy *p, struct abx_error *err)
@@ -541,6 +575,12 @@ const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p)
 {
     const struct views *v = abx_policy_attached(p);
     return v ? v->hosts : NULL;
+}
+
+const struct abx_confine *abx__view_of_browser(const struct abx_policy *p)
+{
+    const struct views *v = abx_policy_attached(p);
+    return v ? v->browser : NULL;
 }
 
 const char *abx__view_folder(const struct abx_policy *p, const struct abx_policy_rule *rule)

@@ -27,6 +27,8 @@ enum abx__deny abx__view_deny(const struct abx_policy *p, const struct abx_polic
 bool abx__view_may_mount(void);
 /** Of command hosts: they run for all callers, under the document (S30). */
 const struct abx_confine *abx__view_of_hosts(const struct abx_policy *p);
+/** Of the host of the browser group (chromium.c). */
+const struct abx_confine *abx__view_of_browser(const struct abx_policy *p);
 /** The first root of the endpoint's own rule, where a process starts that names no folder (C2);
  * NULL: the server's. */
 const char *abx__view_folder(const struct abx_policy *p, const struct abx_policy_rule *rule);

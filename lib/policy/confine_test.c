@@ -21,13 +21,13 @@
     "{\"id\":\"runner\",\"scopes\":[\"process:*\"],\"token_sha256\":"                              \
     "\"0000000000000000000000000000000000000000000000000000000000000003\"}]},"
 
-static struct abx_policy *load(const char *text, const char *confine)
+static struct abx_policy *load_on(const char *text, const char *confine, unsigned layers)
 {
     struct abx_policy_facts facts = {.text = abx_str(text),
                                      .has_text = true,
                                      .base_dir = ABX_STR("/home/user"),
                                      .confine_text = abx_str(confine),
-                                     .layers = ABX_LAYER_ALL};
+                                     .layers = layers};
     struct abx_policy *p = NULL;
     struct abx_report report;
     abx_report_init(&report);
@@ -35,6 +35,11 @@ static struct abx_policy *load(const char *text, const char *confine)
         fail_msg("%s: %s", text, abx_report_first_error(&report)->text);
     abx_report_done(&report);
     return p;
+}
+
+static struct abx_policy *load(const char *text, const char *confine)
+{
+    return load_on(text, confine, ABX_LAYER_ALL);
 }
 
 static void put(struct abx_buf *out, const char *name, struct abx_str_list roots)
@@ -261,6 +266,25 @@ TEST(layers_are_missing_where_a_caller_reaches_what_needs_them)
              "\"enabled\":true}}}",
              NULL);
     assert_int_equal(abx_policy_missing_layers(p, 0), 0);
+    abx_policy_unref(p);
+}
+
+/* The document's own caller needs no layer for its shell; for a page, which is nobody's, all. */
+TEST(s19_the_browser_needs_every_layer)
+{
+    struct abx_policy_identity who;
+    struct abx_policy_verdict v;
+    struct abx_policy *p =
+        load_on("{\"confine\":{\"mode\":\"auto\",\"write\":[\"/\"]},\"groups\":[\"process\","
+                "\"browser\"]}",
+                NULL, ABX_LAYER_ALL & ~ABX_LAYER_NETWORK);
+    const struct abx_policy_rule *shell = abx_policy_rule(p, ABX_STR("shell")),
+                                 *click = abx_policy_rule(p, ABX_STR("browser_click"));
+    assert_true(abx_policy_identity_at(p, 0, &who));
+    assert_int_equal(abx_policy_missing_layers(p, 0), ABX_LAYER_ALL);
+    assert_true(abx_policy_judge(p, shell, &who, &v));
+    assert_false(abx_policy_judge(p, click, &who, &v));
+    assert_string_equal(abx_policy_code_name(v.code), "confinement_unavailable");
     abx_policy_unref(p);
 }
 

@@ -264,6 +264,8 @@ unsigned abx__view_needs(const struct abx_policy *p, const struct abx_policy_rul
     abx_arena_init(&a, 4 << 20);
     bool failed = abx_policy_view(p, rule, who, NULL, NULL, &a, &v) < 0;
     unsigned needs = failed ? ABX_LAYER_ALL : v.needs; /* without memory: nothing is open */
+    if (rule->endpoint != NULL && rule->group == ABX_GROUP_BROWSER)
+        needs = ABX_LAYER_ALL; /* pages are nobody's: Chromium is always held to all (S19) */
     abx_arena_done(&a);
     return needs;
 }

@@ -112,6 +112,10 @@ static void add_config(struct line *out, const struct abx_host_launch *l)
     abx_json_end_array(&w);
     if (l->kind == ABX_HOST_BROWSER)
         abx_json_kv_bool(&w, "in_sandbox", l->is_in_sandbox);
+    if (l->wall != NULL) {
+        abx_json_kv_c(&w, "home", l->home);
+        abx_json_kv_c(&w, "wall", l->wall);
+    }
     abx_json_kv_c(&w, "base_dir", l->base_dir);
     abx_json_kv_c(&w, "version", l->version);
     abx_json_end_object(&w);

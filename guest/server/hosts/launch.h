@@ -29,7 +29,9 @@ struct abx_host_launch {
     /* nothing of a user's own is loaded (security.md S34): Python's -I, no NODE_* variables */
     bool is_isolated;
     const char *base_dir, *version;
-    bool is_in_sandbox; /* of ours: of ABX_HOST_BROWSER */
+    /* of ABX_HOST_BROWSER: */
+    bool is_in_sandbox;      /* of ours */
+    const char *home, *wall; /* its folder, and the program that holds Chromium; NULL: not held */
 };
 /** Fills *ret; what it points to is in @a or in @l. */
 int abx_host_launch_options(const struct abx_host_launch *l, struct abx_arena *a,

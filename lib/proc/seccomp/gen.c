@@ -99,7 +99,7 @@ enum {
     PTRACE_REQUEST_SEIZE = 0x4206
 };
 
-/* Flags that make namespaces; those of time stand in the way of a signal's number for clone. */
+/* Flags that make namespaces; NEW_TIME for unshare, in those of clone it is part of a number. */
 enum {
     NEW_TIME = 0x00000080,
     NEW_MOUNTS = 0x00020000,

@@ -41,6 +41,7 @@ async function allowedAddress(host) {
 
 async function connectTo(origin, host, port) {
     await judge('origin', origin);
+    await judge('port', String(port));
     const socket = net.connect({ host: await allowedAddress(host), port });
     return new Promise((resolve, reject) => {
         socket.setTimeout(CONNECT_MS, () => socket.destroy(new Error('no connection in time')));
@@ -74,6 +75,7 @@ async function forward(request, response) {
     const url = new URL(request.url); // absolute-form only: this is a proxy
     const { 'proxy-connection': _, 'proxy-authorization': __, ...headers } = request.headers;
     await judge('url', url.href);
+    await judge('port', url.port || '80');
     const host = await allowedAddress(url.hostname);
     const onward = http.request({ host, port: url.port || 80, method: request.method, path: url.pathname + url.search, headers,
         setHost: false, timeout: CONNECT_MS });
@@ -151,7 +153,34 @@ function sandboxArguments() {
 
 // ---- the browser
 
-let browser = null, starting = null, proxyPort = 0;
+let browser = null, starting = null, proxyPort = 0, den = null;
+
+/** With `confine`: two folders, one with the program that holds Chromium to what it may reach and becomes it, and one where
+ * Chromium writes, which is not the same: nobody else's turn at the first. */
+function makeDen() {
+    if (den || !config.wall)
+        return den;
+    const top = fs.mkdtempSync(path.join(config.home, 'host-'));
+    den = { top, program: path.join(top, 'abx-chromium'), folder: path.join(top, 'run') };
+    fs.symlinkSync(config.wall, den.program);
+    fs.mkdirSync(den.folder, 0o700);
+    process.env.TMPDIR = den.folder; // the library makes profiles there
+    return den;
+}
+
+function leaveDen() {
+    if (den)
+        fs.rmSync(den.top, { recursive: true, force: true });
+}
+
+/** What is started as Chromium, and its environment. */
+function program(executablePath) {
+    if (!makeDen())
+        return { executablePath };
+    const { XDG_CONFIG_HOME: _, XDG_CACHE_HOME: __, XDG_DATA_HOME: ___, XDG_RUNTIME_DIR: ____, ...env } = process.env;
+    return { executablePath: den.program, env: { ...env, HOME: den.folder, TMPDIR: den.folder, ABX_CHROMIUM_PROGRAM: executablePath,
+        ABX_CHROMIUM_FOLDER: den.folder, ABX_CHROMIUM_PORT: String(proxyPort) } };
+}
 const seats = new Map(); // identity -> seat
 
 async function launch() {
@@ -161,7 +190,7 @@ async function launch() {
         '--disable-dev-shm-usage', '--no-first-run', '--dns-prefetch-disable'];
     proxyPort ||= await startProxy();
     const proxy = `http://127.0.0.1:${proxyPort}`;
-    const options = { executablePath, headless: true, timeout: 30_000, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false };
+    const options = { ...program(executablePath), headless: true, timeout: 30_000, handleSIGINT: false, handleSIGTERM: false, handleSIGHUP: false };
     let started;
     try {
         started = lib.isPlaywright
@@ -351,7 +380,10 @@ command('console', (_args, ctx) => ({ logs: seatOf(ctx.identity.id).logs.splice(
 
 ownStatus = e => e?.status ?? 500;
 ownCode = e => (e instanceof Refused ? { code: e.code } : {});
-leaving = async () => { await browser?.it.close().catch(() => {}); };
+leaving = async () => {
+    await browser?.it.close().catch(() => {});
+    leaveDen();
+};
 setInterval(() => closeIdle(), SWEEP_MS).unref();
 openLink();
 sayHello('browser');
