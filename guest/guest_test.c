@@ -81,8 +81,10 @@ static void echo_request(struct abx_http_req *req)
         echo_answer(req);
         return;
     }
-    abx_http_raw_begin(req, ABX_STR("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
-                                    "Upgrade: websocket\r\n\r\n"));
+    abx_http_raw_begin(req,
+                       ABX_STR("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n"
+                               "Upgrade: websocket\r\n\r\n"),
+                       false);
     abx_stream_resume(abx_http_take_stream(req, &echo_tunnel, NULL));
 }
 

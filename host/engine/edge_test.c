@@ -318,7 +318,7 @@ TEST(edge_kill_cuts_streams_when_health_is_502_already)
     kit_send(killer, text, strlen(text));
     KIT_UNTIL(kit.counts[KIT_DESTROY] == 1);
     assert_int_equal(kit_read(stream), 0);
-    assert_true(kit.was_reset);
+    assert_false(kit.was_reset); /* the end of a body without its last chunk */
     assert_int_equal(kit_ask("GET", "/health", to(49983, ""), NULL), 502);
     assert_int_equal(kit.hang_aborts, 1);
     kit.hold = false;

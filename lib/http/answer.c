@@ -99,6 +99,7 @@ static void put_framing(struct abx_http_conn *c, int status, int64_t length)
         put_length(&c->out, c->body_left);
     if (status != 204 && status != 304 && c->frame == ABX__FRAME_CHUNKED)
         abx_http_write_header(&c->out, ABX_STR("Transfer-Encoding"), ABX_STR("chunked"));
+    c->is_delimited = c->frame != ABX__FRAME_RAW;
     if (has_no_body(&c->req, status))
         c->frame = ABX__FRAME_NONE;
 }
@@ -223,12 +224,23 @@ void abx_http_end(struct abx_http_req *req)
     complete(c);
 }
 
+/* A body that tells its own end is seen to be cut by the end of the connection (RFC 9112 8), and
+ * what was written before it still arrives; a reset may overtake it, and clients take that for a
+ * fault of the network. Where the end of the connection is the end of the body, or nothing was said
+ * and a client would ask again, only a reset tells. */
 void abx_http_abort(struct abx_http_req *req)
 {
-    if (!is_live(req->conn))
+    struct abx_http_conn *c = req->conn;
+    if (!is_live(c))
         return;
-    abx__http_out_flush(req->conn);
-    abx_stream_reset(&req->conn->stream);
+    abx__http_out_flush(c);
+    if (c->out_state == ABX__OUT_OPEN && c->is_delimited && abx_stream_is_open(&c->stream)) {
+        c->is_cut = true;
+        c->keep_alive = false;
+        complete(c);
+    } else {
+        abx_stream_reset(&c->stream);
+    }
 }
 
 int abx_http_peer_fd(const struct abx_http_req *req)
@@ -294,7 +306,7 @@ void abx_http_continue(struct abx_http_req *req)
     abx_http_interim(req, ABX_STR("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
-void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head)
+void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head, bool is_delimited)
 {
     struct abx_http_conn *c = req->conn;
     if (!is_live(c))
@@ -302,6 +314,7 @@ void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head)
     ABX_ASSERT(c->out_state == ABX__OUT_NONE);
     c->keep_alive = abx_http_can_keep_alive(req);
     c->frame = ABX__FRAME_RAW;
+    c->is_delimited = is_delimited;
     c->out_state = ABX__OUT_OPEN;
     abx_buf_put_str(&c->out, head);
     if (abx_buf_failed(&c->out))

@@ -49,7 +49,7 @@ static void end_exchange(struct abx_http_conn *c, bool aborted)
 /* No more requests: what is queued goes out, then the connection ends. */
 static void finish_connection(struct abx_http_conn *c)
 {
-    bool is_input_left = c->in != ABX__IN_DONE && c->in != ABX__IN_HEAD;
+    bool is_input_left = c->is_cut || (c->in != ABX__IN_DONE && c->in != ABX__IN_HEAD);
     abx__http_out_flush(c);
     c->in = ABX__IN_STOP;
     c->deadline_ms = 0;
@@ -71,14 +71,14 @@ static void next_request(struct abx_http_conn *c)
     c->deadline_ms = now_ms(c) + c->server->o.idle_timeout_ms;
 }
 
-/* The answer is complete; the request may not be. */
+/* The answer is complete or cut; the request may not be complete. */
 static void settle(struct abx_http_conn *c)
 {
     const struct abx_http_head *head = &c->parser.head;
     abx__http_out_flush(c);
     if (c->in == ABX__IN_BODY && !head->is_chunked && head->content_length == 0)
         c->in = ABX__IN_DONE; /* answered before the parser told the end of nothing */
-    end_exchange(c, false);
+    end_exchange(c, c->is_cut);
     if (!c->keep_alive || c->server->closing)
         finish_connection(c);
     else if (c->in == ABX__IN_DONE)
@@ -377,7 +377,7 @@ static void on_stream_closed(struct abx_stream *s)
     if (c->is_tunnel && c->tunnel_ops->on_closed)
         c->tunnel_ops->on_closed(s);
     if (c->in_flight)
-        end_exchange(c, !c->is_tunnel && c->out_state != ABX__OUT_DONE);
+        end_exchange(c, c->is_cut || (!c->is_tunnel && c->out_state != ABX__OUT_DONE));
     abx_defer_cancel(&c->later);
     abx_http_parser_done(&c->parser);
     abx_arena_done(&c->arena);

@@ -138,7 +138,7 @@ static void on_answer_head(struct abx_http_call *c, const struct abx_http_head *
         return;
     }
     x->is_begun = true;
-    abx_http_raw_begin(x->req, abx_buf_str(&x->head));
+    abx_http_raw_begin(x->req, abx_buf_str(&x->head), x->is_delimited);
     if (head->status == 101)
         abx__exchange_start_tunnel(x);
 }

@@ -124,7 +124,8 @@ static void settle_framing(struct abx__exchange *x, const struct abx_http_head *
                     !abx_str_is(request->method, "HEAD");
     bool is_open_ended = has_body && !h->has_length;
     x->is_chunked_out = is_open_ended && request->minor == 1;
-    x->keep_alive = abx_http_can_keep_alive(x->req) && (!is_open_ended || x->is_chunked_out);
+    x->is_delimited = !is_open_ended || x->is_chunked_out;
+    x->keep_alive = abx_http_can_keep_alive(x->req) && x->is_delimited;
     if (x->is_chunked_out || (h->is_chunked && !has_body && request->minor == 1))
         abx_http_write_header(&x->head, ABX_STR("Transfer-Encoding"), ABX_STR("chunked"));
 }

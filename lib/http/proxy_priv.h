@@ -24,7 +24,7 @@ struct abx__exchange {
     struct abx_error start_error;
     struct abx__side client, server;
     unsigned refs; /* the request; the upstream side of a tunnel */
-    bool is_upgrade, is_request_over, is_begun, is_chunked_out, keep_alive;
+    bool is_upgrade, is_request_over, is_begun, is_chunked_out, is_delimited, keep_alive;
     bool is_tunnel;
 };
 

@@ -86,8 +86,9 @@ bool abx_http_write2(struct abx_http_req *req, const void *a, size_t a_len, cons
                      size_t b_len);
 /** Completes the answer. A declared length that was not reached aborts the connection. */
 void abx_http_end(struct abx_http_req *req);
-/** Cuts the exchange: reset, no final chunk, so that the peer can not take it for complete.
- *  on_close(aborted) follows from the loop. */
+/** Cuts the exchange so that the peer can not take it for complete: no final chunk, and then the
+ * end of the stream where the body has one of its own (chunked, or a length not reached), with at
+ * most 2 s for what is queued; else a reset. on_close(aborted) follows from the loop. */
 void abx_http_abort(struct abx_http_req *req);
 /** The connection's descriptor, borrowed: for getpeername(). */
 int abx_http_peer_fd(const struct abx_http_req *req);
@@ -104,8 +105,9 @@ void abx_http_continue(struct abx_http_req *req);
 /** Sends an interim answer, @head a complete written 1xx head. Only before begin; not to 1.0. */
 void abx_http_interim(struct abx_http_req *req, struct abx_str head);
 /** For a verbatim head (proxy): @head is a complete written head; the body follows by raw_writev,
- *  already framed by the caller; raw_end(keep_alive) completes. */
-void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head);
+ *  already framed by the caller; raw_end(keep_alive) completes. @is_delimited: the body tells its
+ *  own end, not by that of the connection. */
+void abx_http_raw_begin(struct abx_http_req *req, struct abx_str head, bool is_delimited);
 /** At most 4 parts, sent as by abx_http_write(). False: stop until on_drain. */
 bool abx_http_raw_writev(struct abx_http_req *req, const struct iovec *parts, int count);
 void abx_http_raw_end(struct abx_http_req *req, bool keep_alive);

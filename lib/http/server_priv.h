@@ -41,6 +41,8 @@ struct abx_http_conn {
     bool body_paused;   /* by the handler */
     bool wants_100;     /* the peer waits for "100 Continue" */
     bool keep_alive;    /* after this answer */
+    bool is_delimited;  /* the answer's body tells its own end */
+    bool is_cut;        /* the answer ends here, incomplete */
     bool peer_eof;
     bool told_eof;
     bool is_tunnel;

@@ -161,28 +161,95 @@ TEST(server_waits_for_a_slow_reader)
     kit_close(&k);
 }
 
-TEST(server_cuts_are_never_a_clean_end)
+/* A connection over TCP, where a reset differs from an end. */
+static int connect_tcp(void)
 {
-    kit_open(&k, defaults);
     uint16_t port;
     struct abx_error err;
     assert_int_equal(abx_http_server_listen(k.server, kit_listen_tcp(&port), 3, &err), 0);
-    int fd = kit_connect_tcp(port);
+    return kit_connect_tcp(port);
+}
+
+/* What is cut of /cut, which a peer may still be sending to: the end of the stream, and all of what
+ * had been written before it. */
+TEST(server_cuts_are_never_a_clean_end)
+{
+    static const struct {
+        const char *request;
+        int end;
+    } rows[] = {
+        {"GET /cut HTTP/1.1\r\n" HOST "\r\n", 0},
+        {"POST /cut HTTP/1.1\r\n" HOST "Content-Length: 1000000\r\n\r\n", 0},
+        /* the end of the connection is the end of its body */
+        {"GET /cut HTTP/1.0\r\n\r\n", -ECONNRESET},
+        /* nothing was said: a client would send it again */
+        {"GET /late HTTP/1.1\r\n" HOST "\r\n", -ECONNRESET},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        kit_open(&k, defaults);
+        int fd = connect_tcp();
+        ABX_AUTO_BUF got;
+        abx_buf_init(&got, 1 << 20);
+        kit_send(&k, fd, abx_str(rows[i].request));
+        RUN_UNTIL(&k.loop, k.held != NULL);
+        if (rows[i].request[0] == 'P') /* unread when the cut comes, and more of it after */
+            assert_int_equal(send(fd, "unread", 6, MSG_NOSIGNAL), 6);
+        abx_http_abort(k.held);
+        RUN_UNTIL(&k.loop, k.aborts == 1); /* the exchange does not wait for its peer */
+        if (rows[i].request[0] == 'P')
+            assert_int_equal(send(fd, "late", 4, MSG_NOSIGNAL), 4);
+        assert_int_equal(kit_receive(&k, fd, &got, NULL), rows[i].end);
+        if (rows[i].end == 0)
+            assert_non_null(strstr(got.ptr, "\r\n5\r\nbegin\r\n"));
+        assert_true(got.len == 0 || strstr(got.ptr, "0\r\n\r\n") == NULL);
+        close(fd);
+        kit_close(&k);
+    }
+}
+
+TEST(server_ends_a_declared_length_that_was_not_reached)
+{
+    kit_open(&k, defaults);
+    int fd = connect_tcp();
     ABX_AUTO_BUF got;
     abx_buf_init(&got, 1 << 20);
-    kit_send(&k, fd, ABX_STR("GET /cut HTTP/1.1\r\n" HOST "\r\n"));
-    assert_int_equal(kit_receive(&k, fd, &got, "5\r\nbegin\r\n"), 1);
-    abx_http_abort(k.held);
-    assert_int_equal(kit_receive(&k, fd, &got, NULL), -ECONNRESET);
-    assert_null(strstr(got.ptr, "0\r\n\r\n"));
+    kit_send(&k, fd, ABX_STR("GET /short HTTP/1.1\r\n" HOST "\r\n"));
+    assert_int_equal(kit_receive(&k, fd, &got, NULL), 0);
+    assert_non_null(strstr(got.ptr, "Content-Length: 10\r\n"));
+    assert_non_null(strstr(got.ptr, "\r\n\r\nonly"));
     assert_int_equal(k.aborts, 1);
     close(fd);
-    fd = kit_connect_tcp(port); /* a declared length that is not reached */
-    kit_send(&k, fd, ABX_STR("GET /short HTTP/1.1\r\n" HOST "\r\n"));
-    abx_buf_clear(&got);
-    assert_int_equal(kit_receive(&k, fd, &got, NULL), -ECONNRESET);
-    close(fd);
     kit_close(&k);
+}
+
+/* Neither holds on to a connection that was cut: who does not read, and who does not stop sending.
+ */
+TEST(server_lets_go_of_a_peer_that_outlives_a_cut)
+{
+    static const char *const requests[] = {"GET /big HTTP/1.1\r\n" HOST "\r\n",
+                                           "POST /cut HTTP/1.1\r\n" HOST
+                                           "Transfer-Encoding: chunked\r\n\r\n"};
+    static const char block[16384];
+    for (size_t i = 0; i < ABX_COUNTOF(requests); i++) {
+        kit_open(&k, defaults);
+        k.total = 64 << 20;
+        int fd = connect_tcp();
+        kit_send(&k, fd, abx_str(requests[i]));
+        RUN_UNTIL(&k.loop, k.held != NULL);
+        for (int turn = 0; turn < 200; turn++)
+            uv_run(&k.loop.uv, UV_RUN_NOWAIT);
+        abx_http_abort(k.held);
+        uint64_t from = uv_hrtime(), guard = from + 20 * UINT64_C(1000000000);
+        while (abx_http_server_conns(k.server) && uv_hrtime() < guard) {
+            if (i == 1 && send(fd, block, sizeof(block), MSG_NOSIGNAL) < 0)
+                assert_true(errno == EAGAIN || errno == EPIPE || errno == ECONNRESET);
+            uv_run(&k.loop.uv, UV_RUN_NOWAIT);
+        }
+        assert_int_equal(abx_http_server_conns(k.server), 0);
+        assert_int_equal(k.aborts, 1);
+        close(fd);
+        kit_close(&k);
+    }
 }
 
 TEST(server_hears_of_a_vanished_peer)

@@ -190,6 +190,7 @@ static inline void kit_big(struct abx_http_req *req)
 {
     struct kit *k = req->user;
     k->left = k->total;
+    k->held = req;
     req->on_drain = kit_push_big;
     abx_http_begin(req, 200, NULL, ABX_HTTP_CHUNKED);
     kit_push_big(req);

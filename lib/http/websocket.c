@@ -298,7 +298,7 @@ int abx_ws_open(struct abx_loop *l, struct abx_http_req *req, const struct abx_w
     abx_timer_init(&ws->closing, l, on_closing_late, ws);
     ws->handles = 2;
     abx_timer_start(&ws->ping, ws->ping_ms, ws->ping_ms);
-    abx_http_raw_begin(req, abx_buf_str(&head));
+    abx_http_raw_begin(req, abx_buf_str(&head), false);
     ws->stream = abx_http_take_stream(req, &stream_ops, ws);
     abx_stream_resume(ws->stream);
     *ret = ws;

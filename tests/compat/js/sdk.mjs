@@ -458,6 +458,21 @@ check('kill_in_mid_stream', async () => {
   assert.equal(await other.kill(), true)
   await ended
 })
+check('kill_in_a_quiet_stream', async () => {
+  const other = await Sandbox.create(template)
+  const command = await other.commands.run('sleep 300', { background: true, timeoutMs: 0 })
+  const ended = refused(command.wait(), TimeoutError, /killed or reached its end of life/)
+  assert.equal(await other.kill(), true)
+  await ended
+})
+check('kill_in_mid_download', async () => {
+  const other = await Sandbox.create(template)
+  await other.commands.run('truncate -s 8G /tmp/large')
+  const ended = refused(other.files.read('/tmp/large', { format: 'bytes' }), TimeoutError, /killed or reached its end of life/)
+  await new Promise((resolve) => setTimeout(resolve, 400))
+  assert.equal(await other.kill(), true)
+  await ended
+})
 check('sandbox_kill', async () => {
   const { sandboxId } = sandbox
   assert.equal(await sandbox.kill(), true)

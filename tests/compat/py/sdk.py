@@ -618,25 +618,49 @@ def sandbox_timeout_kills():
     refused(lambda: Sandbox.get_info(other.sandbox_id), NotFoundException)
 
 
-@check
-def kill_in_mid_stream():
-    other = Sandbox.create(TEMPLATE)
-    began, outcome = threading.Event(), []
+def killed_in_the_middle(work):
+    """Runs @work(sandbox, began) and kills the sandbox once began is set: the SDK says that it was killed."""
+    other, began, outcome = Sandbox.create(TEMPLATE), threading.Event(), []
 
-    def read():
+    def run_it():
         try:
-            other.commands.run("yes", timeout=0, on_stdout=lambda _: began.set(), **({} if is_port() else {"retain_output": False}))
+            outcome.append(work(other, began))
         except Exception as error:
             outcome.append(error)
 
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    claim(began.wait(20), "no output came")
+    worker = threading.Thread(target=run_it, daemon=True)
+    worker.start()
+    claim(began.wait(20), "it did not begin")
     equal(other.kill(), True)
-    reader.join(20)
-    # the port knows a reset stream of HTTP/2 only: a connection that is reset comes out as its library has it
-    told = isinstance(outcome[0], TimeoutException) if outcome else False
-    claim(told or (is_port() and type(outcome[0]).__name__ == "ReadError"), f"got {outcome!r}")
+    worker.join(20)
+    claim(outcome and isinstance(outcome[0], TimeoutException), f"got {outcome!r:.300}")
+    claim("killed or reached its end of life" in str(outcome[0]), f"{outcome[0]}")
+
+
+@check
+def kill_in_mid_stream():
+    unkept = {} if is_port() else {"retain_output": False}
+    killed_in_the_middle(lambda other, began: other.commands.run("yes", timeout=0, on_stdout=lambda _: began.set(), **unkept))
+
+
+@check
+def kill_in_a_quiet_stream():
+    def wait(other, began):
+        command = other.commands.run("sleep 300", background=True, timeout=0)
+        began.set()
+        return command.wait()
+
+    killed_in_the_middle(wait)
+
+
+@check
+def kill_in_mid_download():
+    def download(other, began):
+        other.commands.run("truncate -s 8G /tmp/large")
+        threading.Timer(0.4, began.set).start()
+        return len(other.files.read("/tmp/large", format="bytes"))
+
+    killed_in_the_middle(download)
 
 
 @check
