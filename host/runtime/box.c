@@ -188,7 +188,9 @@ static void remove_done(struct abx_work *work)
 {
     struct abx__box *b = work->owner;
     struct abx_error err = {0};
-    if (b->removed == -EBUSY && b->tries++ < CGROUP_RETRIES) {
+    /* A shim that was killed at making the root may add to it for a moment. */
+    bool is_busy = b->removed == -EBUSY || (b->removed == -ENOTEMPTY && !b->has_seal);
+    if (is_busy && b->tries++ < CGROUP_RETRIES) {
         abx_timer_start(&b->timer, CGROUP_RETRY_MS, 0);
         return;
     }
@@ -529,8 +531,9 @@ void abx__box_create(struct abx__worker *w, const struct abx__rt_request *req, i
     b->making_pid = shim.shim_pid;
     if (abx__box_start(w, &req->spec, &shim, line, &b->failure) < 0) {
         abx_err_wrap(&b->failure, "sandbox %s", id);
-        abx_fd_close(&shim.control_fd);
         abx__child_kill(shim.shim_pid);
+        abx__shim_end(w, &shim);
+        b->slot = -1; /* frees itself with the shim */
         step_remove(b);
         return;
     }

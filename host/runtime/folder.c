@@ -15,6 +15,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -22,7 +23,9 @@
 enum {
     GATEWAY_BACKLOG = 512,
     RECORD_MAX = 256 + ABX_LAYERS_MAX * (2 * ABX_DIGEST_LEN + 1),
-    MACHINE_ID_BYTES = 16
+    MACHINE_ID_BYTES = 16,
+    SWEEP_PAUSE_MS = 10,
+    SWEEP_RETRIES = 100
 };
 static const char spare_prefix[] = ".new-";
 
@@ -203,14 +206,24 @@ void abx__folder_drop(const struct abx__worker *w, struct abx__folder *f)
     (void)abx_fd_remove_tree(w->sandboxes_fd, f->name);
 }
 
+/* The shims of an engine that was killed end by themselves, at the latest when what they do at the
+ * moment is done. @left: of the tries of all. */
+static void sweep_one(const struct abx__worker *w, const char *name, int *left)
+{
+    const struct timespec pause = {.tv_nsec = SWEEP_PAUSE_MS * 1000000L};
+    while (abx_fd_remove_tree(w->sandboxes_fd, name) == -ENOTEMPTY && (*left)-- > 0)
+        nanosleep(&pause, NULL);
+}
+
 void abx__folders_sweep(const struct abx__worker *w)
 {
+    int left = SWEEP_RETRIES;
     int fd = openat(w->sandboxes_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
     const struct dirent *e;
     while (dir != NULL && (e = readdir(dir)) != NULL)
         if (abx_str_starts(abx_str(e->d_name), spare_prefix))
-            (void)abx_fd_remove_tree(w->sandboxes_fd, e->d_name);
+            sweep_one(w, e->d_name, &left);
     if (dir != NULL)
         closedir(dir);
     else

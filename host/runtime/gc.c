@@ -151,7 +151,7 @@ static void consider_slot(void *arg, uint32_t slot)
         return;
     abx__slot_mark(g->w, slot, true);
     g->w->gc_left++;
-    abx__slot_end(g->w, slot, 0, true);
+    abx__slot_end_gc(g->w, slot);
 }
 
 void abx__gc_start(struct abx__worker *w, const struct abx__rt_request *req, const char *keep)

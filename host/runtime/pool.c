@@ -34,7 +34,8 @@ struct warm {
     struct abx__started shim;
 };
 
-/* A slot whose processes are ending: its cgroups go as soon as they can. */
+/* A slot whose processes are ending: its cgroups go as soon as they can, then the folder, which a
+ * shim may be mounting in until it has ended. */
 struct ending {
     struct abx__worker *w;
     struct abx_timer timer;
@@ -42,6 +43,7 @@ struct ending {
     uint32_t slot;
     int tries;
     bool is_gc;
+    char folder[sizeof(((struct abx__folder *)0)->name)]; /* empty: none */
 };
 
 /* The shims that are our children, until they are reaped; when the engine goes they live on. */
@@ -190,18 +192,22 @@ void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken)
     *byte = (unsigned char)(taken ? *byte | bit : *byte & ~bit);
 }
 
-/* Where @lowers are given ret->folder is there, and is the caller's when this fails. */
+/* Where @lowers are given ret->folder is there, and goes when this fails. */
 static int prepare(struct abx__worker *w, const struct abx__lowers *lowers,
                    struct abx__started *ret, struct abx_error *err)
 {
     int ends[2];
     ret->is_rooted = lowers != NULL;
     ABX_AUTO_FD lock_fd = -1;
-    if (take_slot(w, &ret->slot, &lock_fd, err) < 0)
-        return -1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+    int r = take_slot(w, &ret->slot, &lock_fd, err);
+    if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+        r = abx_err_sys(err, -errno, "socketpair");
         abx__slot_mark(w, ret->slot, false);
-        return abx_err_sys(err, -errno, "socketpair");
+    }
+    if (r < 0) {
+        if (ret->is_rooted)
+            abx__folder_drop(w, &ret->folder);
+        return -1;
     }
     ret->control_fd = ends[0];
     ret->shim_pid = 0;
@@ -209,8 +215,7 @@ static int prepare(struct abx__worker *w, const struct abx__lowers *lowers,
     if (spawn_shim(w, theirs, lock_fd, &ret->shim_pid, err) == 0 &&
         send_prepare(w, ret, lowers, err) == 0)
         return 0;
-    abx_fd_close(&ret->control_fd);
-    abx__slot_end(w, ret->slot, ret->shim_pid, false);
+    abx__shim_end(w, ret);
     return -1;
 }
 
@@ -229,19 +234,26 @@ static bool is_busy(struct ending *e)
             abx__child_kill(e->shim_pid);
         return true;
     }
-    if (abx__cgroups_remove(&e->w->cgroups, e->slot) != -EBUSY)
-        return false;
-    abx__cgroups_kill(&e->w->cgroups, e->slot);
-    return true;
+    if (abx__cgroups_remove(&e->w->cgroups, e->slot) == -EBUSY) {
+        abx__cgroups_kill(&e->w->cgroups, e->slot);
+        return true;
+    }
+    /* Without cgroups a PID 1 whose shim was killed may outlive it for a moment. */
+    int r = e->folder[0] != 0 ? abx_fd_remove_tree(e->w->sandboxes_fd, e->folder) : 0;
+    return r == -ENOTEMPTY || r == -EBUSY;
 }
 
 static void on_ending(struct abx_timer *t)
 {
     struct ending *e = t->owner;
-    if (++e->tries < REMOVE_RETRIES && is_busy(e)) {
+    bool was_busy = is_busy(e);
+    if (was_busy && ++e->tries < REMOVE_RETRIES) {
         abx_timer_start(t, REMOVE_RETRY_MS, 0);
         return;
     }
+    if (was_busy)
+        abx_log(ABX_LOG_WARN, "what was prepared does not end slot=%u folder=%s", e->slot,
+                e->folder);
     abx__slot_mark(e->w, e->slot, false);
     if (e->is_gc)
         abx__worker_gc_step(e->w);
@@ -250,19 +262,39 @@ static void on_ending(struct abx_timer *t)
     abx__worker_may_end(e->w);
 }
 
-void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is_gc)
+/* False: no memory. */
+static bool end_later(const struct ending *what)
 {
     struct ending *e = calloc(1, sizeof(*e));
-    if (e == NULL) {
-        (void)abx__cgroups_remove(&w->cgroups, slot);
-        if (is_gc)
-            abx__worker_gc_step(w);
-        return;
-    }
-    *e = (struct ending){.w = w, .slot = slot, .shim_pid = shim_pid, .is_gc = is_gc};
-    w->ending_count++;
-    abx_timer_init(&e->timer, &w->loop, on_ending, e);
+    if (e == NULL)
+        return false;
+    *e = *what;
+    e->w->ending_count++;
+    abx_timer_init(&e->timer, &e->w->loop, on_ending, e);
     abx_timer_start(&e->timer, 0, 0);
+    return true;
+}
+
+void abx__slot_end_gc(struct abx__worker *w, uint32_t slot)
+{
+    if (end_later(&(struct ending){.w = w, .slot = slot, .is_gc = true}))
+        return;
+    (void)abx__cgroups_remove(&w->cgroups, slot);
+    abx__worker_gc_step(w);
+}
+
+void abx__shim_end(struct abx__worker *w, struct abx__started *s)
+{
+    struct ending e = {.w = w, .slot = s->slot, .shim_pid = s->shim_pid};
+    abx_fd_close(&s->control_fd);
+    if (s->is_rooted) {
+        abx__folder_done(&s->folder);
+        memcpy(e.folder, s->folder.name, sizeof(e.folder));
+    }
+    if (end_later(&e))
+        return;
+    abx__child_kill(s->shim_pid);
+    (void)is_busy(&e); /* once; what is left is removed at the next start */
 }
 
 /* ---- the pool ---- */
@@ -277,12 +309,6 @@ static int *count_of(struct abx__worker *w, const struct warm *p)
     return p->shim.is_rooted ? &w->rooted_count : &w->plain_count;
 }
 
-static void drop_folder(struct abx__worker *w, struct abx__started *s)
-{
-    if (s->is_rooted)
-        abx__folder_drop(w, &s->folder);
-}
-
 /* Takes it out of the pool; the caller frees it. */
 static void unlist(struct abx__worker *w, struct warm *p)
 {
@@ -293,9 +319,7 @@ static void unlist(struct abx__worker *w, struct warm *p)
 static void end_warm(struct abx__worker *w, struct warm *p)
 {
     unlist(w, p);
-    abx_fd_close(&p->shim.control_fd);
-    abx__slot_end(w, p->shim.slot, p->shim.shim_pid, false);
-    drop_folder(w, &p->shim);
+    abx__shim_end(w, &p->shim);
     free(p);
 }
 
@@ -311,13 +335,10 @@ static int add_rooted(struct abx__worker *w, struct warm *p, struct abx_error *e
     if (abx__lowers_open(w, &w->likely, &lowers, err) < 0)
         return -1;
     int r = abx__folder_take(w, false, &p->shim.folder);
-    if (r < 0) {
+    if (r < 0)
         abx_err_sys(err, r, "sandbox folder");
-    } else {
+    else
         r = prepare(w, &lowers, &p->shim, err);
-        if (r < 0)
-            drop_folder(w, &p->shim);
-    }
     abx__lowers_close(&lowers);
     return r;
 }

@@ -290,9 +290,13 @@ void abx__slot_mark(struct abx__worker *w, uint32_t slot, bool taken);
 int abx__slot_lock(const char *folder, uint32_t slot);
 /** Removes the file and the folder of the locks if nobody holds one. */
 void abx__slots_tidy(const char *folder);
-/** Waits for the end of @shim_pid (0: none), whose socket is closed; removes the cgroups of @slot
- * as soon as they are empty, then frees it. @is_gc: a gc waits. */
-void abx__slot_end(struct abx__worker *w, uint32_t slot, pid_t shim_pid, bool is_gc);
+/** Removes the cgroups of @slot, where nothing of ours is any more, as soon as they are empty, then
+ *  frees it. A gc waits for that. */
+void abx__slot_end_gc(struct abx__worker *w, uint32_t slot);
+/** Closes the socket of @s, which is how it is told to end, and waits for that from the loop; it is
+ *  killed after 5 s. Then its cgroups go, the folder whose root it was given unless that was
+ *  claimed, and its slot. */
+void abx__shim_end(struct abx__worker *w, struct abx__started *s);
 /** Kills a shim that is our child, if it still runs; its PID 1 dies with it. */
 void abx__child_kill(pid_t pid);
 /** Stops watching for the ends of the shims: the loop is about to stop. */

@@ -1,9 +1,12 @@
 /* host/runtime/runtime_test.c: sandboxes made, adopted, ended and cleaned away (security S58, S65,
  * S66). */
 #include "host/runtime/testkit_priv.h"
+#include "lib/base/parse.h"
 #include "lib/base/time.h"
 
 #include <dirent.h>
+#include <inttypes.h>
+#include <signal.h>
 
 #include "lib/base/banned.h"
 
@@ -56,8 +59,9 @@ static bool has_cgroup(const struct abx__cgroups *cg)
     return found;
 }
 
-/* Processes whose executable lies in the kit's folder: its shims, each the parent of a PID 1. */
-static int count_processes(const struct kit *k)
+/* To the processes whose executable lies in the kit's folder: its shims, each the parent of a PID
+ * 1. How many there are. */
+static int signal_processes(const struct kit *k, int signum)
 {
     int n = 0;
     DIR *dir = opendir("/proc");
@@ -67,11 +71,18 @@ static int count_processes(const struct kit *k)
         snprintf(path, sizeof(path), "/proc/%s/exe", e->d_name);
         ssize_t len = readlink(path, exe, sizeof(exe) - 1);
         exe[len > 0 ? len : 0] = 0;
-        n += strncmp(exe, k->dir, strlen(k->dir)) == 0;
+        uint32_t pid;
+        n += strncmp(exe, k->dir, strlen(k->dir)) == 0 &&
+             abx_parse_u32(abx_str(e->d_name), &pid) == 0 && kill((pid_t)pid, signum) == 0;
     }
     if (dir != NULL)
         closedir(dir);
     return n;
+}
+
+static int count_processes(const struct kit *k)
+{
+    return signal_processes(k, 0);
 }
 
 /* An exiting process is seen for a moment after its descriptors are closed. */
@@ -212,6 +223,93 @@ TEST(runtime_makes_folders_ahead_as_root)
 TEST(runtime_makes_folders_ahead_as_a_user)
 {
     kit_run(kit_plain_uid(), body_uses_spare_folders);
+}
+
+/* Runs the loop for @us microseconds: the pool makes what it makes in that time. */
+static void run_for(struct kit *k, uint64_t us)
+{
+    for (uint64_t end = uv_hrtime() + us * 1000; uv_hrtime() < end;)
+        uv_run(&k->loop.uv, UV_RUN_NOWAIT);
+}
+
+/* Two alike in a row, unlike what was likely: the roots that were made ahead go, at whatever they
+ * are. */
+static int turn_the_pool(struct kit *k, bool host_opt)
+{
+    struct abx_sandbox_spec spec = kit_spec(kit_id(1));
+    spec.host_opt = host_opt;
+    for (int i = 0; i < 2; i++)
+        if (kit_create_spec(k, &spec) < 0 || kit_destroy(k, spec.id) < 0)
+            return -1;
+    return 0;
+}
+
+/* A shim that is told to end may be anywhere, as here, where it does not go on for a while. What it
+ * mounts in stays until it has ended. */
+static int body_ends_shims_first(struct kit *k)
+{
+    enum { POOL = 14, A_WHILE_MS = 500 }; /* seven shims, each with a PID 1 */
+    CHECK(kit_start(k) == 0 && turn_the_pool(k, false) == 0);
+    for (int64_t end = abx_time_mono_ms() + 20000; count_processes(k) < POOL;) {
+        CHECK(abx_time_mono_ms() < end);
+        run_for(k, 1000);
+    }
+    CHECK(signal_processes(k, SIGSTOP) > 0);
+    kit_let_go(k);
+    for (int64_t end = abx_time_mono_ms() + A_WHILE_MS; abx_time_mono_ms() < end; usleep(5000))
+        CHECK(count_folders(k, true) > 0);
+    CHECK(signal_processes(k, SIGCONT) > 0);
+    CHECK(kit_await(k) == 0);
+    CHECK(count_folders(k, true) == 0 && no_processes(k));
+    return 0;
+}
+
+TEST(runtime_ends_shims_before_their_folders_as_root)
+{
+    kit_run(0, body_ends_shims_first);
+}
+
+TEST(runtime_ends_shims_before_their_folders_as_a_user)
+{
+    kit_run(kit_plain_uid(), body_ends_shims_first);
+}
+
+/* The moments are another each time; those of a failure are told. */
+static int body_ends_pools(struct kit *k)
+{
+    enum { ROUNDS = 4, TURNS = 8, MOMENT_US = 40000, KILL_EVERY = 4 };
+    srandom((unsigned)uv_hrtime());
+    for (int round = 0; round < ROUNDS; round++) {
+        char moments[128] = "";
+        bool is_killed = round % KILL_EVERY == 0;
+        CHECK(kit_start(k) == 0);
+        for (int i = 0; i < TURNS; i++) {
+            uint64_t moment = (uint64_t)random() % MOMENT_US;
+            snprintf(moments + strlen(moments), 16, " %" PRIu64, moment);
+            CHECK(round % 2 == 0 || turn_the_pool(k, i % 2) == 0);
+            run_for(k, moment);
+        }
+        if (is_killed) { /* what is left is the next engine's to remove */
+            CHECK(kill(k->pid, SIGKILL) == 0);
+            CHECK(kit_stop(k) == -1 && kit_start(k) == 0);
+        }
+        CHECK(kit_stop(k) == 0);
+        if (count_folders(k, true) != 0)
+            fprintf(stderr, "round %d, microseconds%s\n", round, moments);
+        CHECK(count_folders(k, true) == 0);
+    }
+    CHECK(no_processes(k));
+    return 0;
+}
+
+TEST(runtime_leaves_no_folder_of_a_pool_that_ends_at_any_moment)
+{
+    kit_run(0, body_ends_pools);
+}
+
+TEST(runtime_leaves_no_folder_of_a_users_pool_that_ends_at_any_moment)
+{
+    kit_run(kit_plain_uid(), body_ends_pools);
 }
 
 static int body_adopts(struct kit *k)

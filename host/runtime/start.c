@@ -76,7 +76,12 @@ static int take_folder(struct start *s, struct abx__started *shim, struct abx_er
     r = abx__folder_claim(s->w, &s->folder, s->spec, shim->slot);
     if (r == 0)
         return 0;
-    abx__folder_drop(s->w, &s->folder);
+    if (shim->is_rooted) { /* it may be mounting in it: that goes with the shim */
+        shim->folder = s->folder;
+        s->folder = (struct abx__folder)ABX__FOLDER_NONE;
+    } else {
+        abx__folder_drop(s->w, &s->folder);
+    }
     if (r == -EEXIST)
         return abx_err_set(err, ABX_ALREADY_EXISTS, "there is a folder of this sandbox already");
     return abx_err_sys(err, r, "sandbox folder");

@@ -144,15 +144,26 @@ KIT int kit_start(struct kit *k)
     return abx_runtime_attach(&k->loop, sock, &ev, &k->rt, &k->err);
 }
 
-/* As a stopping engine: its sandboxes live on. */
-KIT int kit_stop(struct kit *k)
+KIT void kit_let_go(struct kit *k)
 {
-    struct abx_proc_status st;
     abx_runtime_close(k->rt);
     abx_loop_run(&k->loop);
     abx_loop_done(&k->loop);
+}
+
+KIT int kit_await(struct kit *k)
+{
+    struct abx_proc_status st;
+    int r = abx_proc_wait(k->pid, &st);
     alarm(0);
-    return abx_proc_wait(k->pid, &st) == 0 && st.exited ? st.exit_code : -1;
+    return r == 0 && st.exited ? st.exit_code : -1;
+}
+
+/* As a stopping engine: its sandboxes live on. */
+KIT int kit_stop(struct kit *k)
+{
+    kit_let_go(k);
+    return kit_await(k);
 }
 
 KIT struct abx_sandbox_spec kit_spec(const char *id)
