@@ -130,7 +130,7 @@ static int grant_all(struct grants *g, const struct abx_policy *p,
                      const struct abx__self_needs *needs, struct abx_error *err)
 {
     size_t system_count, roots = count_roots(p);
-    const struct abx_confine_root *of_system = abx__views_system(&system_count);
+    const struct abx_confine_root *of_system = abx__views_system(p, &system_count);
     struct abx__view_root root;
     g->items = calloc(roots + system_count + OWN_MAX + 2 * GROUP_FOLDERS, sizeof(*g->items));
     if (g->items == NULL)

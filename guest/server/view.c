@@ -33,8 +33,13 @@ _Static_assert((int)ABX_LAYER_SECCOMP == (int)ABX_CONFINE_SECCOMP, "seccomp");
 
 enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 5, HOME_NAME = 48 };
 
-/* Opened by the first policy that confines, and kept: later the server may not list /etc (S26). */
-static struct abx__system_roots the_system;
+/* What every view has of the system: shared by all policies that were loaded while it was that. */
+struct system {
+    _Atomic unsigned refs;
+    struct abx__system_roots roots;
+};
+/* Of the last policy that confines; NULL: none yet. */
+static struct system *the_system;
 
 /* One caller, whoever it is; the last is who shows no token. */
 struct caller {
@@ -50,6 +55,7 @@ struct root {
 struct views {
     const struct abx_policy *policy; /* holds us: not counted */
     struct abx_arena arena;
+    struct system *system;           /* counted */
     struct abx__system_roots opened; /* its descriptors alone: those of the roots */
     struct root *roots;              /* of all views, each once */
     bool is_unbounded;               /* some view holds everything, or keeps its privileges */
@@ -62,6 +68,39 @@ struct views {
     const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
 };
 
+static void system_unref(struct system *s)
+{
+    if (s == NULL || --s->refs > 0)
+        return;
+    abx__system_roots_done(&s->roots);
+    free(s);
+}
+
+/* As it is now. A server that has confined itself may not list /etc any more, and could give nobody
+ * a file that came since (S26): it stays with what it had. */
+static int find_system(struct views *v, struct abx_error *err)
+{
+    if (the_system == NULL || !abx__self_is_on()) {
+        struct system *s = calloc(1, sizeof(*s));
+        if (s == NULL)
+            return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+        s->refs = 1;
+        if (abx__system_roots_open(&s->roots, err) < 0) {
+            free(s);
+            return -1;
+        }
+        if (the_system != NULL && abx__system_roots_equal(&the_system->roots, &s->roots)) {
+            system_unref(s);
+        } else {
+            system_unref(the_system);
+            the_system = s;
+        }
+    }
+    the_system->refs++;
+    v->system = the_system;
+    return 0;
+}
+
 static void views_free(void *data)
 {
     struct views *v = data;
@@ -70,6 +109,7 @@ static void views_free(void *data)
     abx_confine_unref(v->hosts);
     abx_confine_unref(v->browser);
     abx__system_roots_done(&v->opened);
+    system_unref(v->system);
     abx_arena_done(&v->arena);
     free(v);
 }
@@ -372,8 +412,8 @@ static int compile(struct views *v, const struct abx_policy_view *view, const st
     struct abx_confine_spec spec = {.layers = view->layers,
                                     .roots = o.items,
                                     .root_count = o.count,
-                                    .more_roots = the_system.items,
-                                    .more_root_count = the_system.count,
+                                    .more_roots = v->system->roots.items,
+                                    .more_root_count = v->system->roots.count,
                                     .connect = ports_of(&view->connect),
                                     .bind = ports_of(&view->bind),
                                     .no_udp = view->no_udp,
@@ -468,8 +508,8 @@ static int make_browser(struct views *v, struct abx_error *err)
             return -1;
     struct abx_confine_spec spec = {.roots = o.items,
                                     .root_count = o.count,
-                                    .more_roots = the_system.items,
-                                    .more_root_count = the_system.count,
+                                    .more_roots = v->system->roots.items,
+                                    .more_root_count = v->system->roots.count,
                                     .no_udp = view.no_udp,
                                     .no_unix = view.no_unix};
     if (find_mounts(v, &view, &spec.mounts_fd, err) < 0)
@@ -495,8 +535,7 @@ static int make_all(struct views *v, struct abx_error *err)
     v->tmp = copy_variable(v, "TMPDIR");
     if (find_callers(v, err) < 0)
         return -1;
-    if (make_homes(v, err) < 0 || find_folders(v, err) < 0 ||
-        (the_system.items == NULL && abx__system_roots_open(&the_system, err) < 0))
+    if (make_homes(v, err) < 0 || find_folders(v, err) < 0 || find_system(v, err) < 0)
         return -1;
     for (size_t i = 0; i < v->caller_count; i++)
         if (make_of_caller(v, i, err) < 0)
@@ -543,10 +582,11 @@ bool abx__views_are_unbounded(const struct abx_policy *p)
     return v == NULL || v->is_unbounded;
 }
 
-const struct abx_confine_root *abx__views_system(size_t *ret_count)
+const struct abx_confine_root *abx__views_system(const struct abx_policy *p, size_t *ret_count)
 {
-    *ret_count = the_system.count;
-    return the_system.items;
+    const struct views *v = abx_policy_attached(p);
+    *ret_count = v ? v->system->roots.count : 0;
+    return v ? v->system->roots.items : NULL;
 }
 
 const struct abx_confine *abx__view_of(const struct abx_policy *p,

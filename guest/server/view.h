@@ -60,8 +60,9 @@ struct abx__view_root {
 bool abx__views_root_at(const struct abx_policy *p, size_t at, struct abx__view_root *ret);
 /** Some view of @p holds every file, or privileges; true as well while `confine` is off. */
 bool abx__views_are_unbounded(const struct abx_policy *p);
-/** The folders and devices of the system, opened by the first policy that confines. */
-const struct abx_confine_root *abx__views_system(size_t *ret_count);
+/** The folders, files and devices of the system that all views of @p have; they live as long as it.
+ */
+const struct abx_confine_root *abx__views_system(const struct abx_policy *p, size_t *ret_count);
 
 /* What the server uses beside the views, by path; NULL: not there. */
 struct abx__self_needs {

@@ -149,3 +149,14 @@ void abx__system_roots_done(struct abx__system_roots *s)
     free(s->items);
     *s = (struct abx__system_roots){0};
 }
+
+bool abx__system_roots_equal(const struct abx__system_roots *a, const struct abx__system_roots *b)
+{
+    struct stat of_a, of_b;
+    bool is_equal = a->count == b->count;
+    for (size_t i = 0; is_equal && i < a->count; i++)
+        is_equal = a->items[i].access == b->items[i].access && fstat(a->items[i].fd, &of_a) == 0 &&
+                   fstat(b->items[i].fd, &of_b) == 0 && of_a.st_dev == of_b.st_dev &&
+                   of_a.st_ino == of_b.st_ino;
+    return is_equal;
+}

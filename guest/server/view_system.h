@@ -16,6 +16,8 @@ int abx__system_roots_open(struct abx__system_roots *s, struct abx_error *err);
 /** A descriptor of the path itself, closed with @s; or -errno. @no_link: -ELOOP for a link. */
 int abx__system_open(struct abx__system_roots *s, const char *path, bool no_link);
 void abx__system_roots_done(struct abx__system_roots *s);
+/** The same files and folders, in the same order, with the same rights. */
+bool abx__system_roots_equal(const struct abx__system_roots *a, const struct abx__system_roots *b);
 
 /** The mount namespace in which @hidden can not be opened; kept for all policies that hide the
  * same. Borrowed, or -errno. */
