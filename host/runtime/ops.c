@@ -235,7 +235,8 @@ void abx__ops_prepare(const struct abx__worker *w, uint32_t slot,
     for (int i = 0; i < ABX__CG__COUNT; i++) {
         char path[256];
         if (abx__cgroups_folder(&w->cgroups, (enum abx__cgroup_kind)i, slot, path))
-            put(out, (struct row){ABX_SHIM_JOIN, .a = path});
+            put(out, (struct row){ABX_SHIM_JOIN, .a = path,
+                                  .b = i == ABX__CG_UNIFIED ? NULL : ABX_SHIM_JOIN_V1});
     }
     put_stage(w, known, out);
 }

@@ -42,9 +42,9 @@ enum abx_shim_op_kind {
     ABX_SHIM_MAP_UID,    /* parent, first message: uid_map text */
     ABX_SHIM_MAP_GID,    /* parent, first message: gid_map text */
     ABX_SHIM_LIMIT,      /* parent, of the second message: text b into the cgroup file a */
-    ABX_SHIM_JOIN,       /* parent, first message: a cgroup's folder, made if absent */
+    ABX_SHIM_JOIN,       /* first message: a cgroup's folder a, made if absent; b: see below */
     ABX_SHIM_HOSTNAME,   /* a */
-    ABX_SHIM_CGROUP_NS,  /* waits until all of JOIN is done, then enters a cgroup namespace */
+    ABX_SHIM_CGROUP_NS,  /* enters a cgroup namespace; its root is where JOIN led */
     ABX_SHIM_ROOT,       /* the overlay; b: further mount options */
     ABX_SHIM_DIR,        /* a, mode */
     ABX_SHIM_FILE,       /* a, mode; empty */
@@ -65,6 +65,11 @@ enum abx_shim_op_kind {
     ABX_SHIM_ENV,        /* a */
     ABX_SHIM_OP__COUNT
 };
+/* How PID 1 gets into a cgroup, without the grace period of RCU that moving another process, or one
+ * with threads, waits for, and with it every fork of the machine: in v1 by writing itself into
+ * "tasks"; in v2, of which there is one, it is born there (no b). */
+#define ABX_SHIM_JOIN_V1 "tasks"
+enum { ABX_SHIM_JOINS_MAX = 8 };
 enum abx_shim_op_flag {
     ABX_SHIM_RO = 1,
     ABX_SHIM_NOSUID = 2,

@@ -166,13 +166,6 @@ int shim_await(int sync_fd, enum shim_sync what)
     return read(sync_fd, &got, 1) == 1 && got == (char)what ? 0 : -EPIPE;
 }
 
-/* Its root is the cgroup that we are in by then; the shim joins us while we mount. */
-static int enter_cgroup_namespace(const struct shim_start *st)
-{
-    int r = shim_await(st->sync_fd, SHIM_SYNC_JOINED);
-    return r < 0 ? r : neg(unshare(NEW_CGROUP));
-}
-
 /* *root: where targets are; -1 until ABX_SHIM_ROOT has made it. */
 static int execute(const struct shim_start *st, struct shim_records records, int *root,
                    struct shim_failure *f)
@@ -183,7 +176,7 @@ static int execute(const struct shim_start *st, struct shim_records records, int
     while ((more = shim_op_next(&records, &pos, &op)) > 0) {
         int r = 0;
         if (op.kind == ABX_SHIM_CGROUP_NS)
-            r = enter_cgroup_namespace(st);
+            r = neg(unshare(NEW_CGROUP)); /* its root is the cgroup that we are in */
         else if (op.kind == ABX_SHIM_ROOT)
             r = shim_mount_root(st, op.b, root);
         else if (op.kind == ABX_SHIM_HOSTNAME)

@@ -14,21 +14,26 @@
 
 enum { SYS_CLONE3 = 435, TREE_CLONE = 1, EMPTY_PATH = 0x1000, SECBIT_NO_FIXUP = 1 << 2 };
 /* clone3's flags; CLONE_NEWCGROUP comes later, by PID 1 in its cgroup. */
-static const uint64_t NEW_USER = 0x10000000, NEW_PIDFD = 0x00001000;
+static const uint64_t NEW_USER = 0x10000000, NEW_PIDFD = 0x00001000,
+                      INTO_CGROUP = UINT64_C(0x200000000);
 static const uint64_t NEW_ALL = UINT64_C(0x10000000) /* user */ | 0x00020000 /* mount */ |
                                 0x20000000 /* pid */ | 0x40000000 /* net */ | 0x08000000 /* ipc */ |
                                 0x04000000 /* uts */ | 0x00000080 /* time */;
 
-struct clone_args_v0 {
-    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls;
+struct clone_args_v2 {
+    uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+        set_tid_size, cgroup;
 };
 
-static int clone3(uint64_t flags, int *ret_pidfd)
+/* @into_fd: a v2 cgroup, or -1. */
+static int clone3(uint64_t flags, int into_fd, int *ret_pidfd)
 {
     int pidfd = -1;
-    struct clone_args_v0 args = {.flags = flags | (ret_pidfd ? NEW_PIDFD : 0),
+    struct clone_args_v2 args = {.flags = flags | (ret_pidfd ? NEW_PIDFD : 0) |
+                                          (into_fd >= 0 ? INTO_CGROUP : 0),
                                  .pidfd = (uint64_t)(uintptr_t)&pidfd,
-                                 .exit_signal = SIGCHLD};
+                                 .exit_signal = SIGCHLD,
+                                 .cgroup = into_fd >= 0 ? (uint64_t)into_fd : 0};
     long pid = syscall(SYS_CLONE3, &args, sizeof(args));
     if (pid < 0)
         return -errno;
@@ -41,12 +46,12 @@ int shim_clone(const struct shim_start *st, int *ret_pidfd)
 {
     uid_t self = geteuid();
     if (st->prepare.creator_uid == 0)
-        return clone3(NEW_ALL, ret_pidfd);
+        return clone3(NEW_ALL, st->into_fd, ret_pidfd);
     /* The counters of a user namespace are charged to the uid that made it. */
     if (prctl(PR_SET_SECUREBITS, SECBIT_NO_FIXUP, 0, 0, 0) < 0 ||
         setresuid((uid_t)-1, st->prepare.creator_uid, (uid_t)-1) < 0)
         return -errno;
-    int pid = clone3(NEW_ALL, ret_pidfd);
+    int pid = clone3(NEW_ALL, st->into_fd, ret_pidfd);
     if (pid == 0)
         return 0;
     if (setresuid((uid_t)-1, self, (uid_t)-1) < 0)
@@ -57,7 +62,7 @@ int shim_clone(const struct shim_start *st, int *ret_pidfd)
 /* A descriptor of a user namespace with one extent; its process is gone on return. */
 static int make_idmap(uint32_t inside, uint32_t outside)
 {
-    int pid = clone3(NEW_USER, NULL);
+    int pid = clone3(NEW_USER, -1, NULL);
     if (pid < 0)
         return pid;
     if (pid == 0)

@@ -124,16 +124,6 @@ static void send_status(int sock)
     (void)send(sock, &shim.status, sizeof(shim.status), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-static int join(const char *folder, const char *pid)
-{
-    char path[ABX_SHIM_TEXT_MAX + 16];
-    if (mkdir(folder, 0755) < 0 && errno != EEXIST)
-        return -errno;
-    if (!sys_join(path, sizeof(path), (const char *[]){folder, "/cgroup.procs", NULL}))
-        return -ENAMETOOLONG;
-    return sys_write_file(path, pid);
-}
-
 static int set_limits(struct shim_failure *f)
 {
     struct shim_records records = shim_records(&start);
@@ -147,25 +137,22 @@ static int set_limits(struct shim_failure *f)
     return 0;
 }
 
-/* Runs the parent's records that are for @maps (maps of ids) or not (cgroups). */
-static int admit(pid_t pid, bool maps, struct shim_failure *f)
+/* Writes the maps of ids of PID 1. */
+static int map_ids(pid_t pid, struct shim_failure *f)
 {
     struct shim_records records = shim_stage_records(&start);
     struct shim_op op;
     size_t pos = 0;
     int more;
-    char path[64], text[16];
-    sys_number(text, (uint32_t)pid);
+    char path[64];
     while ((more = shim_op_next(&records, &pos, &op)) > 0) {
         int r = 0;
-        if (maps && (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID)) {
+        if (op.kind == ABX_SHIM_MAP_UID || op.kind == ABX_SHIM_MAP_GID) {
             sys_proc_path(path, pid, op.kind == ABX_SHIM_MAP_UID ? "uid_map" : "gid_map");
             r = sys_write_file(path, op.a);
-        } else if (!maps && op.kind == ABX_SHIM_JOIN) {
-            r = join(op.a, text);
         }
         if (r < 0)
-            return shim_fail(f, r, maps ? "map ids" : "join", op.a);
+            return shim_fail(f, r, "map ids", op.a);
     }
     return more < 0 ? shim_fail(f, more, "operations", "") : 0;
 }
@@ -180,9 +167,10 @@ static _Noreturn void child_main(int sync)
     start.sync_fd = sync;
     /* A shim that dies leaves nothing. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (shim_await(sync, SHIM_SYNC_MAPPED) < 0)
+    int r = shim_cgroups_enter(&start, &f);
+    if (r == 0 && shim_await(sync, SHIM_SYNC_MAPPED) < 0)
         _exit(1);
-    if (shim_stage(&start, &f) == 0) {
+    if (r == 0 && shim_stage(&start, &f) == 0) {
         size_t fixed = 1 + (start.is_rooted ? 0 : SHIM_TREE_LOWER0);
         if (write(sync, &staged, 1) != 1 || receive_request(sync, fds, fixed) != 1)
             _exit(1);
@@ -222,6 +210,9 @@ static int make(int *ret_sync, struct shim_failure *f)
         pipe2(log, O_CLOEXEC) < 0)
         return shim_fail(f, -errno, "socketpair", "");
     start.log_fd = log[1];
+    r = shim_cgroups_open(&start, f);
+    if (r < 0)
+        return r;
     int pid = shim_clone(&start, &shim.pidfd);
     if (pid < 0)
         return shim_fail(f, pid, "clone3 into new namespaces", "");
@@ -232,11 +223,12 @@ static int make(int *ret_sync, struct shim_failure *f)
     close(sync[1]);
     close(log[1]);
     close_trees(); /* PID 1 has them */
+    shim_cgroups_close(&start);
     shim.log_read = log[0];
     shim.status.init_pid = pid;
     *ret_sync = sync[0];
     char path[64];
-    r = admit(pid, true, f);
+    r = map_ids(pid, f);
     sys_proc_path(path, pid, "oom_score_adj");
     (void)sys_write_file(path, "100"); /* rather the sandbox than the engine */
     return r;
@@ -262,18 +254,12 @@ static int child_failed(int sync, struct shim_failure *f)
     return n == (ssize_t)sizeof(*f) ? -f->error : shim_fail(f, -EIO, "wait for PID 1", "");
 }
 
-/* Puts PID 1 into its cgroups, which can wait for a grace period of RCU, while it makes its stage.
- * 0 when it is staged. */
+/* Lets PID 1 make its stage. 0 when it is staged. */
 static int stage(int sync, struct shim_failure *f)
 {
-    static const char mapped = SHIM_SYNC_MAPPED, joined = SHIM_SYNC_JOINED;
+    static const char mapped = SHIM_SYNC_MAPPED;
     char got;
-    if (write(sync, &mapped, 1) != 1)
-        return shim_fail(f, -errno, "stage PID 1", "");
-    int r = admit(shim.status.init_pid, false, f);
-    if (r < 0)
-        return r;
-    if (write(sync, &joined, 1) != 1 && errno != EPIPE)
+    if (write(sync, &mapped, 1) != 1 && errno != EPIPE)
         return shim_fail(f, -errno, "stage PID 1", "");
     if (recv(sync, &got, 1, MSG_PEEK | MSG_TRUNC) == 1 && shim_await(sync, SHIM_SYNC_STAGED) == 0)
         return 0;

@@ -21,13 +21,16 @@ struct shim_start {
     struct abx_shim_request head;
     unsigned char ops[ABX_SHIM_OPS_MAX];
     int fds[ABX_SHIM_FD_MAX];
-    uint32_t lower_count;         /* of whichever message made the root */
-    bool has_extra, is_rooted;    /* is_rooted: by the first one */
-    int idmap_fd;                 /* -1: none */
-    int tree_fds[SHIM_TREES_MAX]; /* detached mounts */
-    int sync_fd;                  /* PID 1's end of the line to the shim, until the exec */
-    int stage_fd;                 /* PID 1's: where the mounts of the first message are */
-    int log_fd;                   /* write end of PID 1's stdout and stderr */
+    uint32_t lower_count;             /* of whichever message made the root */
+    bool has_extra, is_rooted;        /* is_rooted: by the first one */
+    int idmap_fd;                     /* -1: none */
+    int tree_fds[SHIM_TREES_MAX];     /* detached mounts */
+    int join_fds[ABX_SHIM_JOINS_MAX]; /* files that PID 1 writes itself into */
+    size_t join_count;
+    int into_fd;  /* the cgroup that PID 1 is born in; -1: ours */
+    int sync_fd;  /* PID 1's end of the line to the shim, until the exec */
+    int stage_fd; /* PID 1's: where the mounts of the first message are */
+    int log_fd;   /* write end of PID 1's stdout and stderr */
 };
 struct shim_failure {
     int32_t error;
@@ -63,7 +66,6 @@ int shim_fail(struct shim_failure *f, int neg_errno, const char *step, const cha
 /* One byte messages on the line between the shim and PID 1, in this order. */
 enum shim_sync {
     SHIM_SYNC_MAPPED = 'm', /* to PID 1: its ids are mapped */
-    SHIM_SYNC_JOINED = 'j', /* to PID 1: it is in its cgroups */
     SHIM_SYNC_STAGED = 's', /* from PID 1: it waits for the second message */
     SHIM_SYNC_GO = 'g'      /* to PID 1, behind the second message: its limits hold, exec */
 };
@@ -88,6 +90,12 @@ int shim_mount_pivot(struct shim_records records, int root);
 int shim_idmap(struct shim_start *st);
 /** Clones the trees, idmapped if asked. 0 or -errno. */
 int shim_trees(struct shim_start *st);
+/** Makes the cgroups of the first message and opens what leads into them. Returns -errno with *f
+ *  filled when something failed. */
+int shim_cgroups_open(struct shim_start *st, struct shim_failure *f);
+/** In PID 1, first of all: enters them. As above. */
+int shim_cgroups_enter(struct shim_start *st, struct shim_failure *f);
+void shim_cgroups_close(struct shim_start *st);
 /** Clones PID 1 into its namespaces, as creator_uid if asked. In the child returns 0. */
 int shim_clone(const struct shim_start *st, int *ret_pidfd);
 
