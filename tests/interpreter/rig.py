@@ -9,11 +9,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from ports import free_port  # noqa: E402,F401
 BUILD = os.environ.get("ABX_BUILD", os.path.join(ROOT, "build/dev"))
 DEPS = os.path.join(ROOT, "build/deps")
 # A build with sanitizers has a guest that runs on the host beside the one for sandboxes; a static one is both.
@@ -21,15 +24,6 @@ GUEST = next(path for path in (f"{BUILD}/bin/abx-guest-host", f"{BUILD}/bin/abx-
 GUARD_S = 60
 PYTHONS = {"ipython": f"{DEPS}/kernel/bin", "plain": f"{DEPS}/py/bin"}  # with and without IPython
 TOKEN = "the-envd-token"
-
-
-def free_port():
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port not in (49983, 49999):
-            return port
 
 
 def until(condition, what, seconds=GUARD_S):
