@@ -2,6 +2,7 @@
 #include "guest/init/state_page.h"
 
 #include "lib/base/assert.h"
+#include "lib/base/time.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -71,13 +72,6 @@ bool abx_state_page_token(const struct abx_state_page *p, unsigned char ret_hash
     return false; /* PID 1 died in the middle of a change: so does everything else */
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 void abx_state_page_provisioned(struct abx_state_page *p)
 {
     atomic_fetch_add(&p->provisions, 1);
@@ -94,16 +88,15 @@ static bool shows(const struct abx_state_page *p, const unsigned char *hash)
 bool abx_state_page_wait(const struct abx_state_page *p, const unsigned char *hash,
                          unsigned limit_ms)
 {
-    uint64_t end = now_ns() + (uint64_t)limit_ms * 1000000;
+    int64_t end_ms = abx_time_mono_ms() + limit_ms;
     for (;;) {
         uint32_t seen = atomic_load(&p->provisions); /* before the look: a later change is seen */
         if (seen > 0 && shows(p, hash))
             return true;
-        uint64_t now = now_ns();
-        if (now >= end)
+        int64_t left_ms = end_ms - abx_time_mono_ms();
+        if (left_ms <= 0)
             return false;
-        struct timespec left = {.tv_sec = (time_t)((end - now) / 1000000000),
-                                .tv_nsec = (long)((end - now) % 1000000000)};
+        struct timespec left = {.tv_sec = left_ms / 1000, .tv_nsec = left_ms % 1000 * 1000000};
         syscall(SYS_futex, &p->provisions, FUTEX_WAIT, seen, &left, NULL, 0);
     }
 }

@@ -167,7 +167,6 @@ static struct abx_str header(const struct abx__call *c, const char *name)
     return (struct abx_str){0};
 }
 
-/* The session that the request names, if it is the caller's. NULL: answered. */
 /* The version that was agreed on, if the client says it: an unknown one is 400 by the protocol. */
 static bool is_spoken(struct abx_str version)
 {
@@ -177,6 +176,7 @@ static bool is_spoken(struct abx_str version)
     return version.len == 0;
 }
 
+/* The session that the request names, if it is the caller's. NULL: answered. */
 static struct session *session_of(struct abx__call *c)
 {
     struct abx_str id = header(c, "Mcp-Session-Id");
