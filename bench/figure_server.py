@@ -14,9 +14,10 @@ import time
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 from figure_http import free_port, published_server, stop
-from figure_stream import curl, need, peak_kib, start_nginx
+from figure_stream import curl, large_file, need, peak_kib
 from measure import BUILD, ROOT, Skipped, alternate, percentile, until
 from sandboxes import Api
 
@@ -124,22 +125,13 @@ def run_files(plan, report):
     size, count = plan.count(1024) * MIB, plan.count(FILES)
     with ExitStack() as stack:
         ours, _ = servers(stack)
-        top, cached = stack.enter_context(tempfile.TemporaryDirectory(prefix="abx-bench-")), []
-        source = os.path.join(top, "source")
-        with open(source, "wb") as f:
-            f.truncate(size)
-
-        def nginx():
-            if not cached:
-                cached.append(start_nginx(stack))
-            return cached[0]
-
+        top, source, nginx = large_file(stack, size)
         raw = f"{ours.url}/files/raw?path=large"
         rounds = alternate(plan, {"server": lambda: [size / MIB / curl("-T", source, raw)],
-                                  "nginx dav": lambda: [size / MIB / curl("-T", source, f"http://127.0.0.1:{nginx()}/large")]})
+                                  "nginx dav": lambda: [size / MIB / curl("-T", source, nginx() + "/large")]})
         report.compare("server-files up", "MiB/s", rounds, "server", "PUT /files/raw, written anew and renamed by both")
         rounds = alternate(plan, {"server": lambda: [size / MIB / curl(raw)],
-                                  "nginx static": lambda: [size / MIB / curl(f"http://127.0.0.1:{nginx()}/large")]})
+                                  "nginx static": lambda: [size / MIB / curl(nginx() + "/large")]})
         report.compare("server-files down", "MiB/s", rounds, "server", "GET /files/raw")
         report.figure("server-files peak memory", peak_kib(ours) / 1024, "MiB", 1, note="VmHWM of the server after both")
 
@@ -151,11 +143,10 @@ def run_files(plan, report):
             api = Api.__new__(Api)
             api.host, api.port, api.top = server.host, server.port, top
             return [us / 1000 for us in api.load(put_request(api, path, 1024), count // 10, 1, status)[0]]
-        peer = SimpleNamespace(host="127.0.0.1", port=None)
 
         def nginx_small():
-            peer.port = nginx()
-            curl("-T", one_kib, f"http://127.0.0.1:{peer.port}/small")  # so that each is an overwrite: 204
+            peer = SimpleNamespace(host="127.0.0.1", port=urlsplit(nginx()).port)
+            curl("-T", one_kib, nginx() + "/small")  # so that each is an overwrite: 204
             return small(peer, "/small", 204)
         rounds = alternate(plan, {"server": lambda: small(ours, "/files/raw?path=small", 200), "nginx dav": nginx_small})
         report.compare("server-files, 1 KiB written p50", "ms", rounds, "server")

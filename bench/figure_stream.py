@@ -125,20 +125,26 @@ def start_nginx(stack):
     return port
 
 
+def large_file(stack, size):
+    """(a scratch folder, a file of @size bytes in it, what gives the URL of an nginx and starts it at first)"""
+    top, cached = stack.enter_context(tempfile.TemporaryDirectory(prefix="abx-bench-")), []
+    source = os.path.join(top, "source")
+    with open(source, "wb") as f:
+        f.truncate(size)
+
+    def nginx():
+        if not cached:
+            cached.append(start_nginx(stack))
+        return f"http://127.0.0.1:{cached[0]}"
+    return top, source, nginx
+
+
 def run_files(plan, report):
     need("curl")
     size = plan.count(1024) * MIB
     with ExitStack() as stack:
         ours, theirs = daemons(stack)
-        top, cached = stack.enter_context(tempfile.TemporaryDirectory(prefix="abx-bench-")), []
-        source = os.path.join(top, "source")
-        with open(source, "wb") as f:
-            f.truncate(size)
-
-        def nginx():
-            if not cached:
-                cached.append(start_nginx(stack))
-            return f"http://127.0.0.1:{cached[0]}/large"
+        top, source, nginx = large_file(stack, size)
 
         def up(daemon):
             return [size / MIB / curl("-X", "POST", "-T", source, "-H", "Content-Type: application/octet-stream",
@@ -147,10 +153,10 @@ def run_files(plan, report):
         def down(daemon):
             return [size / MIB / curl(f"{base_of(daemon)}/files?path={top}/up&username=root")]
         rounds = alternate(plan, {"envd": lambda: up(ours), "Go envd": lambda: up(theirs()),
-                                  "nginx dav": lambda: [size / MIB / curl("-T", source, nginx())]})
+                                  "nginx dav": lambda: [size / MIB / curl("-T", source, nginx() + "/large")]})
         report.compare("files up", "MiB/s", rounds, "envd", "one file, octet-stream; curl sends")
         rounds = alternate(plan, {"envd": lambda: down(ours), "Go envd": lambda: down(theirs()),
-                                  "nginx static": lambda: [size / MIB / curl(nginx())]})
+                                  "nginx static": lambda: [size / MIB / curl(nginx() + "/large")]})
         report.compare("files down", "MiB/s", rounds, "envd", "identity; curl reads")
         report.figure("files peak memory", peak_kib(ours) / 1024, "MiB", 1, note="VmHWM of envd after both")
         entries = os.path.join(top, "entries")
