@@ -298,17 +298,25 @@ static void limits(FILE *out, const char *arg)
     fprintf(out, "nofile %llu\n", (unsigned long long)r.rlim_max);
 }
 
-/* The descriptors that PID 1 was given. */
+/* The descriptors that PID 1 was given: noted before it makes any of its own. */
+static char given[4096];
+void note_descriptors(void)
+{
+    char path[64], target[256];
+    size_t len = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, target, sizeof(target) - 1);
+        if (n > 0 && len < sizeof(given))
+            len += (size_t)snprintf(given + len, sizeof(given) - len, "%d %.*s\n", fd, (int)n,
+                                    target);
+    }
+}
+
 static void descriptors(FILE *out, const char *arg)
 {
     (void)arg;
-    char path[64], target[256];
-    for (int fd = 0; fd < 1024; fd++) {
-        snprintf(path, sizeof(path), "/proc/1/fd/%d", fd);
-        ssize_t n = readlink(path, target, sizeof(target) - 1);
-        if (n > 0)
-            fprintf(out, "%d %.*s\n", fd, (int)n, target);
-    }
+    fputs(given, out);
 }
 
 /* Another architecture's entry: kills. */
