@@ -308,8 +308,8 @@ void note_descriptors(void)
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
         ssize_t n = readlink(path, target, sizeof(target) - 1);
         if (n > 0 && len < sizeof(given))
-            len += (size_t)snprintf(given + len, sizeof(given) - len, "%d %.*s\n", fd, (int)n,
-                                    target);
+            len +=
+                (size_t)snprintf(given + len, sizeof(given) - len, "%d %.*s\n", fd, (int)n, target);
     }
 }
 
