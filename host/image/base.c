@@ -22,10 +22,11 @@ enum { COMMAND_BYTES = 16 * 1024 };
 static const char packages_base[] = PACKAGES_BASE;
 /* What the kernels of the code interpreter use where they find it. */
 static const char packages_interpreter[] = PACKAGES_BASE
-    ",nodejs,esbuild,python3-ipython,python3-numpy,python3-pandas,python3-matplotlib,python3-pil";
+    ",nodejs,esbuild,python3-ipython,python3-numpy,python3-pandas,python3-matplotlib,python3-pil,"
+    "fonts-wqy-microhei";
 
 /* Run in the new root by mmdebstrap, in this order. `user` may use sudo without a password. */
-static const char *const hooks_base[] = {
+static const char *const hooks[] = {
     "chroot \"$1\" useradd --create-home --shell /bin/bash --uid 1000 --user-group user",
     "printf 'user ALL=(ALL:ALL) NOPASSWD: ALL\\n' > \"$1/etc/sudoers.d/90-user\"",
     "chmod 0440 \"$1/etc/sudoers.d/90-user\"",
@@ -35,12 +36,16 @@ static const char *const hooks_base[] = {
     NULL,
 };
 
+/* Of Chinese, Japanese and Korean: matplotlib takes a glyph that one font lacks from the next. */
+static const char hook_fonts[] =
+    "printf 'font.family: DejaVu Sans, WenQuanYi Micro Hei\\n' >> \"$1/etc/matplotlibrc\"";
+
 static const struct recipe {
     const char *name, *packages;
-    const char *const *hooks;
+    const char *own_hook; /* after those of all; NULL: none */
 } recipes[] = {
-    {"base", packages_base, hooks_base},
-    {"code-interpreter-v1", packages_interpreter, hooks_base},
+    {"base", packages_base, NULL},
+    {"code-interpreter-v1", packages_interpreter, hook_fonts},
 };
 
 const char *const abx_base_environment[] = {EPOCH, NULL};
@@ -135,8 +140,10 @@ int abx_base_command(const char *name, bool is_root, const char *output,
     add(ret, &count, "--architectures=", "amd64");
     add(ret, &count, "--skip=", "output/dev"); /* devices are refused in layers (S53) */
     add(ret, &count, "--include=", r->packages);
-    for (const char *const *hook = r->hooks; *hook != NULL; hook++)
+    for (const char *const *hook = hooks; *hook != NULL; hook++)
         add(ret, &count, "--customize-hook=", *hook);
+    if (r->own_hook != NULL)
+        add(ret, &count, "--customize-hook=", r->own_hook);
     add(ret, &count, "", SUITE);
     add(ret, &count, "", output);
     ret->argv[count] = NULL;
@@ -163,8 +170,10 @@ int abx_base_recipe(const char *name, char ret_hash[65])
     crypto_hash_sha256_init(&h);
     for (size_t i = 0; i < ABX_COUNTOF(parts); i++)
         crypto_hash_sha256_update(&h, (const unsigned char *)parts[i], strlen(parts[i]) + 1);
-    for (const char *const *hook = r->hooks; *hook != NULL; hook++)
+    for (const char *const *hook = hooks; *hook != NULL; hook++)
         crypto_hash_sha256_update(&h, (const unsigned char *)*hook, strlen(*hook) + 1);
+    if (r->own_hook != NULL)
+        crypto_hash_sha256_update(&h, (const unsigned char *)r->own_hook, strlen(r->own_hook) + 1);
     crypto_hash_sha256_final(&h, digest);
     abx_hex_encode(digest, sizeof(digest), ret_hash);
     return 0;

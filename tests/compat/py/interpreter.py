@@ -239,6 +239,12 @@ if TEMPLATE == "code-interpreter-v1":
         equal((chart.type.value, chart.title, [(e.label, e.value) for e in chart.elements]),
               ("bar", "Sales", [("A", 100.0), ("B", 300.0)]))
 
+    @check
+    def chart_with_chinese_japanese_and_korean_text():
+        code = "import matplotlib.pyplot as plt\nplt.plot([-1, 2])\nplt.title('销售额 売上 매출')\nplt.show()"
+        execution = sandbox.run_code(code)
+        equal((execution.logs.stderr, execution.results[0].chart.title), ([], "销售额 売上 매출"))
+
 
 @check
 def kill():
