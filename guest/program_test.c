@@ -487,6 +487,14 @@ TEST(another_envd_is_supervised_and_reached_by_its_port)
     box_start(&b);
     ask(&b, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
     expect("HTTP/1.1 204 ");
+    ask(&b, "POST", "/init", "X-Sandbox-Port: 49983\r\n", "{\"accessToken\":\"secret\"}");
+    expect("HTTP/1.1 204 "); /* a daemon of its own: whoever provisions it comes by TCP */
+    ask(&b, "GET", "/envs", "X-Sandbox-Port: 49983\r\n", "");
+    expect("HTTP/1.1 401 ");
+    ask(&b, "GET", "/envs", "X-Sandbox-Port: 49983\r\nX-Access-Token: secret\r\n", "");
+    expect("HTTP/1.1 200 ");
+    ask(&b, "POST", "/init", "X-Sandbox-Port: 49983\r\n", "{\"accessToken\":\"mine\"}");
+    expect("access token validation failed");
     box_stop(&b);
     struct box locked = {.env = ABX_ENV_ENVD_BIN "=/no/such/envd",
                          .lock = "--locked",

@@ -2,8 +2,9 @@
  * RPCs.
  *
  * A role of the guest binary, forked by init; one loop thread. Requests come over the private
- * channel (from the gateway: ABX_ENVD_ENGINE) and, if asked, over TCP (ABX_ENVD_TCP). `/init` is
- * taken from the private channel only (security S41). */
+ * channel (from the gateway: ABX_ENVD_ENGINE) and, if asked, over TCP (ABX_ENVD_TCP). A locked
+ * daemon takes `/init` from the private channel only (security S41); one of its own, from TCP too:
+ * the first needs no token, each later one the token that is installed. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,7 +27,8 @@ struct abx_envd_options {
     /** The provisioning of an earlier envd: the daemon starts unlocked with it. -1: none. */
     int state_fd;
     uint16_t tcp_port;      /* on 0.0.0.0; 0: no TCP */
-    bool is_locked;         /* without state_fd: 503 "starting" for all but /health and /init */
+    bool is_locked;         /* /init by the channel only; without state_fd: 503 "starting" for all
+                             * but /health and /init */
     bool loopback_guard;    /* S03: a local TCP peer gets /health only, or must carry the token */
     const char *users_root; /* where etc/passwd lies; NULL: "" (the live system) */
     const char *spill_dir;  /* for journals; NULL: /tmp */

@@ -16,14 +16,16 @@ struct row {
     const char *expect[3];
 };
 
-static void check_rows(const struct row *rows, size_t count)
+typedef int ask_fn(const char *what, const char *headers, struct abx_str body, struct abx_buf *got);
+
+static void check_rows(ask_fn *ask_by, const struct row *rows, size_t count)
 {
     ABX_AUTO_BUF got;
     abx_buf_init(&got, 1 << 20);
     for (size_t i = 0; i < count; i++) {
         const struct row *r = &rows[i];
         struct abx_str body = r->body ? abx_str(r->body) : NO_BODY;
-        int status = ask(r->what, r->headers ? r->headers : "", body, &got);
+        int status = ask_by(r->what, r->headers ? r->headers : "", body, &got);
         bool ok = status == r->status;
         for (size_t e = 0; e < 3 && r->expect[e]; e++)
             ok = ok && has(&got, r->expect[e]);
@@ -32,7 +34,8 @@ static void check_rows(const struct row *rows, size_t count)
         assert_true(ok);
     }
 }
-#define CHECK(rows) check_rows(rows, sizeof(rows) / sizeof((rows)[0]))
+#define CHECK(rows)     check_rows(ask, rows, sizeof(rows) / sizeof((rows)[0]))
+#define CHECK_TCP(rows) check_rows(ask_tcp, rows, sizeof(rows) / sizeof((rows)[0]))
 
 #define TOKEN_401                                                                                  \
     "{\"code\":401,\"message\":\"unauthorized access, please provide a valid access token or "     \
@@ -281,6 +284,75 @@ TEST(init_over_tcp_does_not_exist)
     assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 503);
     assert_int_equal(ask("POST /init", "", ABX_STR("{}"), &got), 204);
     assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 200);
+    end();
+}
+
+/* No engine: /init judges by itself, and is one of four requests that need no token. */
+TEST(a_daemon_of_its_own_is_provisioned_over_tcp)
+{
+    static const char good[] = "X-Access-Token: a1\r\n";
+    static const struct row rows[] = {
+        {"POST /init", NULL, "{\"accessToken\":", 400, {"X-Envd-Version: " ABX_ENVD_VERSION}},
+        {"GET /envs", NULL, NULL, 200, {"{}"}}, /* a refused one installs nothing */
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":\"a1\",\"envVars\":{\"A\":\"1\"},\"defaultUser\":\"user\","
+         "\"timestamp\":\"2026-08-01T10:00:00Z\"}",
+         204,
+         {"Cache-Control: no-store\r\n", "X-Envd-Version: " ABX_ENVD_VERSION}},
+        {"GET /envs", NULL, NULL, 401, {TOKEN_401}},
+        {"GET /envs", good, NULL, 200, {"{\"A\":\"1\"}"}},
+        /* a later one presents the token */
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":\"b2\"}",
+         401,
+         {"access token validation failed", "X-Envd-Version: " ABX_ENVD_VERSION}},
+        {"POST /init", NULL, "{}", 401, {"access token reset not authorized"}},
+        {"POST /init", "X-Access-Token: b2\r\n", "{}", 401, {"reset not authorized"}},
+        {"POST /init",
+         NULL,
+         "{\"accessToken\":\"a1\",\"envVars\":{\"A\":\"old\"},"
+         "\"timestamp\":\"2026-08-01T09:59:59Z\"}",
+         204,
+         {"204"}},
+        {"GET /envs", good, NULL, 200, {"{\"A\":\"1\"}"}}, /* it was older */
+        /* exempt: exact method and exact path */
+        {"GET /health", NULL, NULL, 204, {"204"}},
+        {"GET /files?path=/x", NULL, NULL, 401, {"missing signature query parameter"}},
+        {"POST /files?path=/x", NULL, "", 401, {"missing signature query parameter"}},
+        {"POST /health", NULL, "", 401, {TOKEN_401}},
+        {"GET /init", NULL, NULL, 401, {TOKEN_401}},
+        {"PUT /init", NULL, "{}", 401, {TOKEN_401}},
+        {"PUT /files?path=/x", NULL, "", 401, {TOKEN_401}},
+        {"POST /files/compose", NULL, "{}", 401, {TOKEN_401}},
+        {"POST /files/", NULL, "", 401, {TOKEN_401}},
+        {"POST //init", NULL, "{\"accessToken\":\"a1\"}", 401, {TOKEN_401}},
+        {"POST /init/", NULL, "{\"accessToken\":\"a1\"}", 401, {TOKEN_401}},
+        {"POST /%69nit", NULL, "{\"accessToken\":\"a1\"}", 401, {TOKEN_401}},
+        {"POST /init?a=b", NULL, "{\"accessToken\":\"a1\"}", 404, {"404"}},
+        {"GET //health", NULL, NULL, 401, {TOKEN_401}},
+        {"POST /init", good, "{\"accessToken\":\"b2\"}", 204, {"204"}},
+        {"GET /envs", good, NULL, 401, {TOKEN_401}},
+        {"GET /envs", "X-Access-Token: b2\r\n", NULL, 200, {"\r\n\r\n{}"}},
+    };
+    begin(&(struct abx_envd_options){.tcp_port = free_port()});
+    CHECK_TCP(rows);
+    end();
+}
+
+/* The first one needs no token: with the guard on, a process in the sandbox must not be it. */
+TEST(a_local_peer_does_not_provision_through_the_guard)
+{
+    static const struct row rows[] = {
+        {"POST /init", NULL, "{\"accessToken\":\"mine\"}", 403, {"loopback guard"}},
+        {"POST /init", "X-Access-Token: mine\r\n", "{}", 403, {"loopback guard"}},
+    };
+    ABX_AUTO_BUF got;
+    abx_buf_init(&got, 1 << 20);
+    begin(&(struct abx_envd_options){.tcp_port = free_port(), .loopback_guard = true});
+    CHECK_TCP(rows);
+    assert_int_equal(ask("GET /envs", "", NO_BODY, &got), 200); /* it has no token still */
     end();
 }
 

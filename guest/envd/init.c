@@ -1,5 +1,5 @@
-/* guest/envd/init.c: POST /init from the engine's channel (envd.md 2.2, security S41). The clock is
- * not set: in a sandbox of ours it is the host's. */
+/* guest/envd/init.c: POST /init (envd.md 2.2): under the engine from its channel only (security
+ * S41). The clock is not set: in a sandbox of ours it is the host's. */
 #include "guest/envd/envd_priv.h"
 
 #include "lib/base/assert.h"
@@ -108,12 +108,19 @@ static void on_close(struct abx_http_req *req, bool aborted)
     abx_buf_done(&c->body);
 }
 
+/* A daemon that no engine locked has no other way to be provisioned: by TCP too, it judges by the
+ * token of the call (abx__state_refusal()). The loopback guard was asked before. */
+static bool is_served_here(const struct abx_http_req *req)
+{
+    /* the exact target: what was spelled otherwise may have passed a check on the way (S43) */
+    return abx_str_is(req->head->target, "/init") &&
+           (req->listener_tag == ABX_ENVD_ENGINE || !abx__envd_of(req)->o.is_locked);
+}
+
 void abx__init_post(struct abx_http_req *req)
 {
     struct init_call *c = abx_arena_alloc(req->arena, sizeof(*c));
-    /* the exact target: what was spelled otherwise may have passed a check on the way (S43) */
-    bool is_exact = abx_str_is(req->head->target, "/init");
-    if (req->listener_tag != ABX_ENVD_ENGINE || !is_exact || c == NULL) {
+    if (!is_served_here(req) || c == NULL) {
         abx__answer_error(req, 404, "404 page not found");
         return;
     }
