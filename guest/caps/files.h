@@ -83,13 +83,16 @@ int abx_files_start(struct abx_loop *l, const struct abx_files_request *r,
 
 /* --- upload: one file ---
  * The system calls of envd.md 3.4 in its order; nothing on disk is touched before 256 KiB came or
- * finish() was called, so a body that breaks off earlier leaves the old file as it was. Later: a
- * file that the upload made is removed, an existing one is left empty. */
+ * finish() was called. A body that breaks off leaves no new file, and an old one as it was: more
+ * than 256 KiB for it are kept in a nameless file, and are copied into it after finish(). Only
+ * where that file can not be had or grow (caps/spool.h) is the old one written while the body
+ * comes; it is left empty then. */
 struct abx_upload;
 struct abx_upload_spec {
     const char *path; /* resolved */
     const struct abx_user *user;
-    bool has_total; /* the length of the request is known: for the text of 507 */
+    const char *spill_dir; /* for the nameless file; borrowed; NULL: the usual ones */
+    bool has_total;        /* the length of the request is known: for the text of 507 */
     uint64_t total;
     /* The file's metadata from now on, instead of what it had; keys without NUL, <= 246 bytes.
      * Copied. */

@@ -1,8 +1,12 @@
 /* guest/caps/upload.c: writes one file from a stream (envd.md 3.4, traps 1 and 2; case T40).
  *
  * The loop side collects bytes in `pending`; a pool job takes them all and makes the system calls:
- * so a short body is one write, which the watchers of the SDKs' tests count. One job at a time. */
+ * so a short body is one write, which the watchers of the SDKs' tests count. One job at a time.
+ *
+ * A longer body for a file that is there waits in a spool and is poured over it when it has come to
+ * its end: the file keeps its inode, names and attributes, and until then its content. */
 #include "guest/caps/files_priv.h"
+#include "guest/caps/spool.h"
 
 #include "lib/base/fd.h"
 
@@ -17,7 +21,8 @@
 enum {
     WRITE_AT = 256 * 1024,                 /* bytes that are worth a job */
     STOP_AT = ABX_FILES_UPLOAD_BUFFER / 2, /* and that make append() say stop */
-    PENDING_MAX = STOP_AT + ABX_FILES_UPLOAD_BUFFER
+    PENDING_MAX = STOP_AT + ABX_FILES_UPLOAD_BUFFER,
+    POUR_BYTES = 32 << 20 /* of a job: others want the pool too */
 };
 
 struct abx_upload {
@@ -37,8 +42,11 @@ struct abx_upload {
     struct abx_meta *meta;
     size_t meta_count;
     struct abx_buf writing;
+    const char *spill_dir;  /* borrowed */
+    struct abx_spool spool; /* open: the body goes there, or (is_open) comes from there */
     int fd;
     bool is_open, is_new, is_last, is_abort;
+    bool has_more; /* to be poured: another job */
     bool failed;
     struct abx_error err;
 };
@@ -61,6 +69,11 @@ static int no_space(struct abx_upload *u)
 static bool is_no_space(int errnum)
 {
     return errnum == ENOSPC || errnum == EDQUOT;
+}
+
+static bool is_spooling(const struct abx_upload *u)
+{
+    return u->spool.fd >= 0 && !u->is_open;
 }
 
 /* What is there already: nothing, or a regular file that gets its new owner first. */
@@ -102,6 +115,52 @@ static int open_file(struct abx_upload *u)
     return 0;
 }
 
+/* In place where there is nothing to lose, where the body is complete, and where no spool can be
+ * had. */
+static int begin(struct abx_upload *u)
+{
+    struct stat st;
+    if (u->is_last || stat(u->path, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return open_file(u);
+    /* Tells of a file system that is read-only, say, before all of the body has come. */
+    if (faccessat(AT_FDCWD, u->path, W_OK, AT_EACCESS) < 0)
+        return abx__file_error(&u->err, ABX_INTERNAL, "error opening file: open", u->path);
+    return abx_spool_open(&u->spool, u->spill_dir) < 0 ? open_file(u) : 0;
+}
+
+/* Turns to the file itself at the end, or when the spool can not take more. */
+static int spool_pending(struct abx_upload *u)
+{
+    int rc = abx_spool_write(&u->spool, abx_buf_str(&u->writing));
+    if (rc == 0)
+        abx_buf_clear(&u->writing);
+    if (rc == 0 && !u->is_last)
+        return 0;
+    bool is_full = is_no_space(-rc) || rc == -EFBIG;
+    if (rc == 0 || is_full)
+        rc = abx_spool_fits(&u->spool, u->path);
+    if (rc == 0)
+        return open_file(u);
+    errno = -rc;
+    return is_no_space(errno)
+               ? no_space(u)
+               : abx__file_error(&u->err, ABX_INTERNAL, "error writing file: spool of", u->path);
+}
+
+static int pour(struct abx_upload *u)
+{
+    int rc = abx_spool_pour(&u->spool, u->fd, POUR_BYTES);
+    u->has_more = rc > 0;
+    if (rc == 0)
+        abx_spool_done(&u->spool);
+    if (rc >= 0)
+        return 0;
+    errno = -rc;
+    return is_no_space(errno)
+               ? no_space(u)
+               : abx__file_error(&u->err, ABX_INTERNAL, "error writing file: write", u->path);
+}
+
 static int write_pending(struct abx_upload *u)
 {
     size_t done = 0;
@@ -118,11 +177,12 @@ static int write_pending(struct abx_upload *u)
     return 0;
 }
 
-/* No half file stays: a new one goes, an old one is left empty (its content is lost since the
- * open truncated it). */
+/* No half file stays: a new one goes, an old one that was being written is left empty (its content
+ * is lost since the open truncated it). */
 static void undo(struct abx_upload *u)
 {
     struct stat ours, there;
+    abx_spool_done(&u->spool);
     if (!u->is_open)
         return;
     bool is_same = fstat(u->fd, &ours) == 0 && lstat(u->path, &there) == 0 &&
@@ -135,18 +195,9 @@ static void undo(struct abx_upload *u)
     u->is_open = false;
 }
 
-static int run_job(struct abx_upload *u)
+/* The file is complete: all that is left to be done to it. */
+static int end_file(struct abx_upload *u)
 {
-    if (u->is_abort) {
-        undo(u);
-        return u->err.code == ABX_OK ? 0 : -1;
-    }
-    if (!u->is_open && open_file(u) < 0)
-        return -1;
-    if (write_pending(u) < 0)
-        return -1;
-    if (!u->is_last)
-        return 0;
     int rc = abx__metadata_replace(u->fd, u->meta, u->meta_count);
     if (rc < 0) {
         errno = -rc;
@@ -163,19 +214,43 @@ static int run_job(struct abx_upload *u)
     return 0;
 }
 
+static int run_job(struct abx_upload *u)
+{
+    u->has_more = false;
+    if (u->is_abort) {
+        undo(u);
+        return u->err.code == ABX_OK ? 0 : -1;
+    }
+    if (!u->is_open && !is_spooling(u) && begin(u) < 0)
+        return -1;
+    if (is_spooling(u) && spool_pending(u) < 0)
+        return -1;
+    if (is_spooling(u))
+        return 0;
+    if (u->spool.fd >= 0 && pour(u) < 0)
+        return -1;
+    if (u->has_more)
+        return 0;
+    if (write_pending(u) < 0)
+        return -1;
+    return u->is_last ? end_file(u) : 0;
+}
+
 static void on_run(struct abx_work *w)
 {
     struct abx_upload *u = w->owner;
     u->failed = run_job(u) < 0;
     if (u->failed)
         undo(u);
-    abx_buf_clear(&u->writing);
+    if (!u->has_more)
+        abx_buf_clear(&u->writing);
 }
 
 /* --- on the loop --- */
 
 static void upload_free(struct abx_upload *u)
 {
+    abx_spool_done(&u->spool);
     abx_fd_close(&u->fd);
     abx_buf_done(&u->pending);
     abx_buf_done(&u->writing);
@@ -184,13 +259,24 @@ static void upload_free(struct abx_upload *u)
 }
 
 static void pump(struct abx_upload *u);
+static void start_job(struct abx_upload *u);
+
+/* Something is open that a job has to close. */
+static bool has_begun(const struct abx_upload *u)
+{
+    return u->is_open || is_spooling(u);
+}
 
 static void on_job_done(struct abx_work *w)
 {
     struct abx_upload *u = w->owner;
     u->is_busy = false;
+    if (u->has_more && !u->failed) { /* also when closed: half of it is in the file */
+        start_job(u);
+        return;
+    }
     bool is_over = u->failed || u->is_last || u->is_abort;
-    if (u->is_closed && (is_over || !u->is_open)) {
+    if (u->is_closed && (is_over || !has_begun(u))) {
         upload_free(u);
         return;
     }
@@ -267,6 +353,8 @@ int abx_upload_open(struct abx_loop *l, const struct abx_upload_spec *spec,
     u->gid = spec->user->gid;
     u->has_total = spec->has_total;
     u->total = spec->total;
+    u->spill_dir = spec->spill_dir;
+    u->spool = (struct abx_spool)ABX_SPOOL_INIT;
     u->fd = -1;
     abx_buf_init(&u->pending, PENDING_MAX);
     abx_buf_init(&u->writing, PENDING_MAX);
@@ -317,7 +405,7 @@ void abx_upload_close(struct abx_upload *u)
     u->is_closed = true;
     if (u->is_busy)
         return;
-    if (u->is_done || !u->is_open)
+    if (u->is_done || !has_begun(u))
         upload_free(u);
     else
         pump(u);

@@ -31,7 +31,7 @@ struct abx_envd_options {
                              * but /health and /init */
     bool loopback_guard;    /* S03: a local TCP peer gets /health only, or must carry the token */
     const char *users_root; /* where etc/passwd lies; NULL: "" (the live system) */
-    const char *spill_dir;  /* for journals; NULL: /tmp */
+    const char *spill_dir;  /* for journals (NULL: /tmp) and uploads (NULL: /var/tmp) */
 };
 
 /** Runs until SIGTERM or until the channel ends; kills the processes it started. The exit code.

@@ -182,6 +182,7 @@ static int open_file(struct post *p, struct abx_str raw)
     }
     struct abx_upload_spec spec = {.path = path,
                                    .user = &p->target.user,
+                                   .spill_dir = abx__envd_of(p->req)->o.spill_dir,
                                    .has_total = p->has_length,
                                    .total = p->length,
                                    .meta = p->metadata.rows,
