@@ -175,6 +175,8 @@ static void view_describe(void *arg, struct abx_json_writer *w)
 {
     const struct abx_state_page *page = arg;
     abx_json_kv_bool(w, "hasUser", page->has_user);
+    if (!page->has_user)
+        abx_json_kv_c(w, "noUser", page->no_user);
     abx_json_kv_i64(w, "provisions", atomic_load(&page->provisions));
     abx_json_key(w, ABX_STR("services"));
     abx_json_begin_array(w);
@@ -256,6 +258,9 @@ static int serve_envd(const struct abx_init_context *c)
                                  .state_fd = c->provision_fd,
                                  .tcp_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
                                  .is_locked = c->locked,
+                                 .has_no_user = !c->page->has_user,
+                                 .describe = view_describe,
+                                 .describe_arg = c->page,
                                  .loopback_guard = guard_is_on()};
     return abx_envd_main(&o);
 }
@@ -389,7 +394,8 @@ static int run_entrypoint(int argc, char **argv)
         fprintf(stderr, "%s: --engine-fd=%d is not an open descriptor\n", argv[0], engine_fd);
         return EXIT_USAGE;
     }
-    bool has_user = abx_init_prepare("/");
+    struct abx_error no_user = {0};
+    bool has_user = abx_init_prepare("/", &no_user);
     if (access(ABX_SERVER_POLICY_PATH, F_OK) == 0)
         setenv(ABX_ENV_LOOPBACK_GUARD, "1", 1);
     int tcp_fd = listen_tcp(NULL);
@@ -403,7 +409,7 @@ static int run_entrypoint(int argc, char **argv)
         .engine_fd = engine_fd,
         .tcp_fd = tcp_fd,
         .locked = s.locked,
-        .has_user = has_user,
+        .no_user = has_user ? NULL : no_user.msg,
         .arg = argv + at,
     };
     return abx_init_run(&o);
@@ -419,7 +425,7 @@ static int run_step(int argc, char **argv)
         fprintf(stderr, "%s: --line-fd=%u is not an open descriptor\n", argv[0], s.line_fd);
         return EXIT_USAGE;
     }
-    (void)abx_init_prepare("/");
+    (void)abx_init_prepare("/", &(struct abx_error){0});
     return abx_step_main((int)s.line_fd, "");
 }
 

@@ -352,8 +352,13 @@ TEST(t06_accounts_that_can_not_be_written)
         skip();
     struct box b = {.fill = fill_read_only, .log_wants = "no account user"};
     box_start(&b);
-    ask(&b, "GET", "/.fce2b/health", "", "");
-    expect("\"hasUser\":false");
+    ask(&b, "GET", "/health?verbose", "X-Sandbox-Port: 49983\r\n", "");
+    expect("\"hasUser\":false,\"noUser\":\"/etc/passwd: Read-only file system\"");
+    expect("\"runsAs\":{\"name\":\"root\",\"uid\":0,\"home\":\"/root\"}");
+    expect("\"name\":\"gateway\",\"state\":\"running\"");
+    ask(&b, "POST", "/init", "X-Sandbox-Port: 49983\r\n",
+        "{\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}");
+    expect("HTTP/1.1 204 ");
     ask(&b, "POST", "/process.Process/Start", stream_json,
         "{\"process\":{\"cmd\":\"/bin/bash\",\"args\":[\"-c\",\"echo $HOME:$UID\"]}}");
     expect_in_stream("L3Jvb3Q6MAo="); /* "/root:0": it runs on as root */

@@ -105,6 +105,14 @@ static int start(struct abx__envd *e, struct abx_error *err)
     return start_listeners(e, err);
 }
 
+void abx__envd_take_state(struct abx__envd *e, const struct abx__state *next)
+{
+    abx__state_done(&e->state);
+    e->state = *next;
+    if (e->o.has_no_user)
+        abx__state_without_user(&e->state, abx__users_root(e));
+}
+
 /* A state that can not be read leaves the daemon locked: the engine provisions it anew. */
 static void restore(struct abx__envd *e)
 {
@@ -116,8 +124,7 @@ static void restore(struct abx__envd *e)
         abx_log(ABX_LOG_ERROR, "provisioning lost error=\"%s\"", err.msg);
         return;
     }
-    abx__state_done(&e->state);
-    e->state = known;
+    abx__envd_take_state(e, &known);
 }
 
 int abx_envd_main(const struct abx_envd_options *o)

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct abx_json_writer;
+
 enum abx_envd_listener { ABX_ENVD_TCP = 1, ABX_ENVD_ENGINE = 2 };
 
 struct abx_envd_options {
@@ -26,10 +28,14 @@ struct abx_envd_options {
     void *init_arg;
     /** The provisioning of an earlier envd: the daemon starts unlocked with it. -1: none. */
     int state_fd;
-    uint16_t tcp_port;      /* on 0.0.0.0; 0: no TCP */
-    bool is_locked;         /* /init by the channel only; without state_fd: 503 "starting" for all
-                             * but /health and /init */
-    bool loopback_guard;    /* S03: a local TCP peer gets /health only, or must carry the token */
+    uint16_t tcp_port;   /* on 0.0.0.0; 0: no TCP */
+    bool is_locked;      /* /init by the channel only; without state_fd: 503 "starting" for all
+                          * but /health and /init */
+    bool loopback_guard; /* S03: a local TCP peer gets /health only, or must carry the token */
+    bool has_no_user;    /* `user` could not be made: uid 0 does what it would have done */
+    /** What PID 1 tells of the sandbox, as keys of the report of /health?verbose. NULL: nothing. */
+    void (*describe)(void *arg, struct abx_json_writer *w);
+    void *describe_arg;
     const char *users_root; /* where etc/passwd lies; NULL: "" (the live system) */
     const char *spill_dir;  /* for journals (NULL: /tmp) and uploads (NULL: /var/tmp) */
 };

@@ -36,6 +36,9 @@ int abx__state_next(const struct abx__state *now, struct abx_str body, struct ab
 /** The state as JSON in a sealed memfd: >= 0, or -1 with @err. */
 int abx__state_seal(const struct abx__state *s, struct abx_error *err);
 int abx__state_unseal(int fd, struct abx__state *ret, struct abx_error *err);
+/** base-image.md 2: where the account `user` is missing below @users_root, the default user becomes
+ *  root, and the default folder its home, if they were to be those of `user`. */
+void abx__state_without_user(struct abx__state *s, const char *users_root);
 /** Whether an /init with that body token and header token may replace @now: NULL, else
  * envd.md 2.2's text of the 401. */
 const char *abx__state_refusal(const struct abx__state *now, struct abx_str body_token,
@@ -64,6 +67,8 @@ struct abx__envd {
     struct abx_buf scratch; /* an encoded event, within one call */
     int exit_code;
 };
+/** @next becomes the state; the present one is gone. Takes what @next owns. */
+void abx__envd_take_state(struct abx__envd *e, const struct abx__state *next);
 /** The daemon behind a request. */
 struct abx__envd *abx__envd_of(const struct abx_http_req *req);
 const char *abx__users_root(const struct abx__envd *e);
@@ -105,6 +110,9 @@ const char *abx__files_refusal(const struct abx__envd *e, const struct abx_http_
 
 /* --- routes --- */
 
+/** GET /health that wants no report: answered to everybody. */
+bool abx__is_probe(const struct abx_http_req *req);
+void abx__health_get(struct abx_http_req *req);              /* health.c */
 void abx__init_post(struct abx_http_req *req);               /* init.c */
 void abx__files_get(struct abx_http_req *req);               /* files_get.c */
 void abx__files_post(struct abx_http_req *req);              /* files_post.c */

@@ -363,6 +363,7 @@ TEST(loopback_guard_wants_the_token_of_local_peers)
     struct abx_envd_options o = {.tcp_port = free_port(), .loopback_guard = true};
     begin(&o);
     assert_int_equal(ask_tcp("GET /health", "", NO_BODY, &got), 204);
+    assert_int_equal(ask_tcp("GET /health?verbose", "", NO_BODY, &got), 403);
     assert_int_equal(ask_tcp("GET /envs", "", NO_BODY, &got), 403); /* no token is installed */
     assert_true(has(&got, "loopback guard"));
     assert_int_equal(ask("GET /envs", "", NO_BODY, &got), 200); /* the gateway's channel */

@@ -79,10 +79,8 @@ static void apply(struct abx_http_req *req, struct abx_str body)
             abx__state_done(&next);
         return;
     }
-    if (!stale) {
-        abx__state_done(&e->state);
-        e->state = next;
-    }
+    if (!stale)
+        abx__envd_take_state(e, &next);
     answer(req, 204, "");
 }
 

@@ -105,15 +105,6 @@ const char *abx__users_root(const struct abx__envd *e)
 
 /* ---- small routes ---- */
 
-static void health_get(struct abx_http_req *req)
-{
-    struct abx__headers h;
-    abx__headers_begin(&h, req);
-    abx__headers_add(&h, "Cache-Control", ABX_STR("no-store"));
-    abx__headers_add(&h, ABX_HEADER_ENVD_VERSION, ABX_STR(ABX_ENVD_VERSION));
-    abx_http_answer(req, 204, h.rows, ABX_STR(""));
-}
-
 static void envs_get(struct abx_http_req *req)
 {
     const struct abx__state *s = &abx__envd_of(req)->state;
@@ -137,7 +128,7 @@ static const struct {
     const char *method, *path;
     void (*serve)(struct abx_http_req *req);
 } routes[] = {
-    {"GET", "/health", health_get},        {"GET", "/envs", envs_get},
+    {"GET", "/health", abx__health_get},   {"GET", "/envs", envs_get},
     {"GET", "/metrics", abx__metrics_get}, {"GET", "/terminal", abx__terminal_get},
     {"POST", "/init", abx__init_post},     {"GET", "/files", abx__files_get},
     {"POST", "/files", abx__files_post},   {"POST", "/files/compose", abx__compose_post},
@@ -172,11 +163,6 @@ static void route(struct abx_http_req *req)
 
 /* ---- the order of evaluation ---- */
 
-static bool is_get(const struct abx_http_req *req, const char *path)
-{
-    return abx_str_is(req->head->method, "GET") && abx_str_is(req->path, path);
-}
-
 static bool is_init(const struct abx_http_req *req)
 {
     return abx_str_is(req->path, "/init");
@@ -186,7 +172,7 @@ static bool is_init(const struct abx_http_req *req)
 static bool passes_guard(struct abx_http_req *req)
 {
     const struct abx__envd *e = abx__envd_of(req);
-    if (!e->o.loopback_guard || req->listener_tag != ABX__TCP_LOCAL || is_get(req, "/health"))
+    if (!e->o.loopback_guard || req->listener_tag != ABX__TCP_LOCAL || abx__is_probe(req))
         return true;
     struct abx_str given = abx_http_header(req->head, ABX_HEADER_ACCESS_TOKEN);
     if (e->state.token.ptr && given.len && abx__secret_eq(given, e->state.token))
@@ -224,7 +210,7 @@ static bool answer_preflight(struct abx_http_req *req)
 static bool is_open(struct abx_http_req *req)
 {
     const struct abx__envd *e = abx__envd_of(req);
-    if (!e->o.is_locked || e->state.is_provisioned || is_get(req, "/health") || is_init(req))
+    if (!e->o.is_locked || e->state.is_provisioned || abx__is_probe(req) || is_init(req))
         return true;
     abx__answer_error(req, 503, "Sandbox is starting, please retry");
     return false;

@@ -68,6 +68,20 @@ const char *abx__state_refusal(const struct abx__state *now, struct abx_str body
     return NULL;
 }
 
+void abx__state_without_user(struct abx__state *s, const char *users_root)
+{
+    struct abx_user user;
+    if (!abx_str_is(s->default_user, ABX_USER_NAME))
+        return;
+    if (abx_user_by_name(users_root, s->default_user, &user, NULL) == 0) {
+        abx_user_done(&user);
+        return;
+    }
+    s->default_user = ABX_STR("root");
+    if (abx_str_is(s->default_workdir, ABX_USER_HOME))
+        s->default_workdir = ABX_STR("");
+}
+
 static bool is_reserved(struct abx_str name)
 {
     for (size_t i = 0; i < ABX_COUNTOF(reserved_envs); i++)

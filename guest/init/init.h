@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+struct abx_error;
+
 /* What a service gets at each start. Descriptors are its own copies, closed with it. */
 struct abx_init_context {
     struct abx_state_page *page;
@@ -46,8 +48,8 @@ struct abx_init_options {
     int engine_fd; /* -1: none */
     int tcp_fd;    /* -1: none */
     bool locked;
-    bool has_user;
-    uint32_t stop_ms; /* from TERM to KILL; 0: 5 s */
+    const char *no_user; /* why the account `user` is missing; NULL: it is there */
+    uint32_t stop_ms;    /* from TERM to KILL; 0: 5 s */
     void *arg;
 };
 /** Runs until TERM, INT or QUIT, then stops all: the exit code, 143. When it is not PID 1 it adopts
@@ -56,7 +58,7 @@ int abx_init_run(const struct abx_init_options *o);
 
 /** Makes the account `user` where it is missing and passwd and group can be written, its home, the
  *  profile of login shells; sets PATH, LANG, HOME, CA variables. @root: "/" (tests: another).
- *  Returns whether the account exists. */
-bool abx_init_prepare(const char *root);
+ *  Returns whether the account exists; *ret_why says why it does not. */
+bool abx_init_prepare(const char *root, struct abx_error *ret_why);
 /** The gateway's listening socket at @address ("0.0.0.0:5000", "[::]:5000"). >= 0 or -errno. */
 int abx_init_listen(const char *address);

@@ -484,8 +484,10 @@ TEST(prepare_makes_the_user_once)
     tree_make(&t);
     tree_write(&t, "etc/passwd", "root:x:0:0::/root:/bin/sh\nuser2:x:7:7::/:/bin/sh"); /* no \n */
     tree_write(&t, "etc/group", "root:x:0:\n");
-    assert_true(abx_init_prepare(t.root));
-    assert_true(abx_init_prepare(t.root));
+    struct abx_error why = {0};
+    assert_true(abx_init_prepare(t.root, &why));
+    assert_true(abx_init_prepare(t.root, &why));
+    assert_string_equal(why.msg, "");
     tree_expect(&t, "etc/passwd",
                 "root:x:0:0::/root:/bin/sh\nuser2:x:7:7::/:/bin/sh\n"
                 "user:x:1000:1000::/home/user:/bin/sh\n");
@@ -500,11 +502,14 @@ TEST(prepare_runs_on_where_accounts_can_not_be_written)
 {
     struct tree t;
     tree_make(&t);
-    assert_false(abx_init_prepare(t.root)); /* no passwd at all: a single static binary */
+    struct abx_error why = {0};
+    assert_false(abx_init_prepare(t.root, &why)); /* no passwd at all: a single static binary */
+    assert_string_equal(why.msg, "/etc/passwd: No such file or directory");
     tree_write(&t, "real", "root:x:0:0::/root:/bin/sh\n");
     assert_int_equal(symlinkat("../real", t.fd, "etc/passwd"), 0);
     tree_write(&t, "etc/group", "root:x:0:\n");
-    assert_false(abx_init_prepare(t.root)); /* a link is not followed */
+    assert_false(abx_init_prepare(t.root, &why)); /* a link is not followed */
+    assert_non_null(strstr(why.msg, "/etc/passwd: "));
     tree_expect(&t, "real", "root:x:0:0::/root:/bin/sh\n");
     tree_remove(&t);
 }
@@ -515,11 +520,12 @@ TEST(prepare_sets_path_once)
     tree_make(&t);
     char *saved = strdup(getenv("PATH"));
     setenv("PATH", "/bin", 1);
-    abx_init_prepare(t.root);
-    abx_init_prepare(t.root);
+    struct abx_error why = {0};
+    abx_init_prepare(t.root, &why);
+    abx_init_prepare(t.root, &why);
     assert_string_equal(getenv("PATH"), "/.fce2b:/bin");
     unsetenv("PATH");
-    abx_init_prepare(t.root);
+    abx_init_prepare(t.root, &why);
     assert_string_equal(getenv("PATH"), ABX_SANDBOX_PATH);
     setenv("PATH", saved, 1);
     free(saved);

@@ -21,6 +21,8 @@
 
 enum { MAX_ACCOUNT_BYTES = 4 << 20, MAX_PATH_TEXT = 4096, MAX_LINE = 256 };
 
+static const char passwd_name[] = "etc/passwd", group_name[] = "etc/group";
+
 static const char profile_text[] = "# written by " ABX_GUEST_ENTRYPOINT "\n"
                                    "case \":$PATH:\" in\n"
                                    "*:" ABX_GUEST_DIR ":*) ;;\n"
@@ -73,34 +75,38 @@ static int append_line(int fd, bool open_line, const char *line)
     return abx_fd_write_all(fd, out, (size_t)n);
 }
 
-static bool make_user(int root)
+/* Why the account can not be made: @r, of the first file that says no. */
+static bool no_user(struct abx_error *ret_why, const char *file, int r)
+{
+    abx_err_sys(ret_why, r, "/%s", file);
+    abx_log(ABX_LOG_WARN, "no account %s: %s", ABX_USER_NAME, ret_why->msg);
+    return false;
+}
+
+static bool make_user(int root, struct abx_error *ret_why)
 {
     bool open_passwd = false, open_group = false;
-    int in_passwd = find_entry(root, "etc/passwd", &open_passwd);
+    int in_passwd = find_entry(root, passwd_name, &open_passwd);
     if (in_passwd == 1)
         return true;
-    int in_group = find_entry(root, "etc/group", &open_group);
-    ABX_AUTO_FD passwd = in_passwd == 0 ? open_account_file(root, "etc/passwd") : in_passwd;
-    ABX_AUTO_FD group = in_group >= 0 ? open_account_file(root, "etc/group") : in_group;
-    if (passwd < 0 || group < 0) {
-        abx_log(ABX_LOG_WARN, "no account %s: passwd errno=%d group errno=%d", ABX_USER_NAME,
-                passwd < 0 ? -passwd : 0, group < 0 ? -group : 0);
-        return false;
-    }
+    int in_group = find_entry(root, group_name, &open_group);
+    ABX_AUTO_FD passwd = in_passwd == 0 ? open_account_file(root, passwd_name) : in_passwd;
+    ABX_AUTO_FD group = in_group >= 0 ? open_account_file(root, group_name) : in_group;
+    if (passwd < 0 || group < 0)
+        return no_user(ret_why, passwd < 0 ? passwd_name : group_name, passwd < 0 ? passwd : group);
     char line[MAX_LINE];
     const char *shell = faccessat(root, "bin/bash", X_OK, 0) == 0 ? "/bin/bash" : "/bin/sh";
     int r = 0;
     if (in_group == 0) {
         snprintf(line, sizeof(line), "%s:x:%d:", ABX_USER_NAME, ABX_USER_ID);
         r = append_line(group, open_group, line);
+        if (r < 0)
+            return no_user(ret_why, group_name, r);
     }
     snprintf(line, sizeof(line), "%s:x:%d:%d::%s:%s", ABX_USER_NAME, ABX_USER_ID, ABX_USER_ID,
              ABX_USER_HOME, shell);
-    if (r == 0)
-        r = append_line(passwd, open_passwd, line);
-    if (r < 0)
-        abx_log(ABX_LOG_WARN, "no account %s: errno=%d", ABX_USER_NAME, -r);
-    return r == 0;
+    r = append_line(passwd, open_passwd, line);
+    return r == 0 || no_user(ret_why, passwd_name, r);
 }
 
 static void make_home(int root)
@@ -176,15 +182,13 @@ static void protect_from_oom(void)
         abx_log(ABX_LOG_DEBUG, "oom_score_adj stays: errno=%d", -r);
 }
 
-bool abx_init_prepare(const char *root_path)
+bool abx_init_prepare(const char *root_path, struct abx_error *ret_why)
 {
     ABX_AUTO_FD root = open(root_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root < 0) {
-        abx_log(ABX_LOG_WARN, "open %s: errno=%d", root_path, errno);
-        return false;
-    }
+    if (root < 0)
+        return no_user(ret_why, &root_path[1], -errno);
     umask(022);
-    bool has_user = make_user(root);
+    bool has_user = make_user(root, ret_why);
     if (has_user)
         make_home(root);
     make_profile(root);

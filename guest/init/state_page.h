@@ -7,7 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { ABX_STATE_SERVICES_MAX = 8, ABX_STATE_NAME_MAX = 16, ABX_STATE_HASH = 32 };
+enum {
+    ABX_STATE_SERVICES_MAX = 8,
+    ABX_STATE_NAME_MAX = 16,
+    ABX_STATE_HASH = 32,
+    ABX_STATE_WHY_MAX = 160
+};
 
 enum abx_service_state {
     ABX_SERVICE_DOWN,    /* waits for its restart, or was never started */
@@ -24,10 +29,11 @@ struct abx_state_service {
 };
 struct abx_state_page {
     uint32_t service_count;
-    bool has_user;               /* the account `user` exists; written before the first fork */
-    bool locked;                 /* under the engine: only its channel provisions envd */
-    _Atomic uint32_t provisions; /* accepted so far */
-    _Atomic uint32_t token_seq;  /* odd while the hash changes */
+    bool has_user;                   /* the account `user` exists; written before the first fork */
+    char no_user[ABX_STATE_WHY_MAX]; /* why it does not; written then too */
+    bool locked;                     /* under the engine: only its channel provisions envd */
+    _Atomic uint32_t provisions;     /* accepted so far */
+    _Atomic uint32_t token_seq;      /* odd while the hash changes */
     _Atomic uint32_t has_token;
     _Atomic uint64_t token_hash[ABX_STATE_HASH / sizeof(uint64_t)];
     struct abx_state_service services[ABX_STATE_SERVICES_MAX];
