@@ -68,6 +68,7 @@ abx_add_suite(oracle_server_fast 300 fast ${CMAKE_SOURCE_DIR}/tests/oracle/run -
 
 # The published cases of user commands, through the server and its Python command host.
 abx_add_suite(commands_cases 900 e2e ${CMAKE_SOURCE_DIR}/tests/commands/run)
+abx_add_suite(commands_pythons 900 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/commands/pythons)
 abx_add_suite(commands_behaviour 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/behaviour)
 abx_add_suite(commands_kinds 600 e2e ${CMAKE_SOURCE_DIR}/tests/commands/kinds)
 # libabx itself, and abx server, against an engine: a program of the public header alone.

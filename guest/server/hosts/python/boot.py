@@ -3,12 +3,17 @@
 The archive is standard input. It answers agent_sandbox.server (and easy_sandbox.server) before any installed copy;
 agent_sandbox itself is left to an installed client, or stands empty. Importing the package imports no client.
 """
-import importlib
-import importlib.machinery
-import importlib.util
 import os
 import sys
-import zipimport
+
+if sys.version_info < (3, 8):  # this file alone is in words that such a one reads
+    sys.exit("command host: Python 3.8 or newer is needed, and %s is %s: name another one by --python"
+             % (sys.executable, sys.version.split()[0]))
+
+import importlib  # noqa: E402
+import importlib.machinery  # noqa: E402
+import importlib.util  # noqa: E402
+import zipimport  # noqa: E402
 
 PACKAGE, OTHER = "agent_sandbox.server", "easy_sandbox.server"
 
@@ -53,7 +58,7 @@ class Sources:
     def exec_module(self, module):
         name = module.__name__
         if name in self.sources:
-            exec(compile(self.sources[name][0], f"<{name}>", "exec"), module.__dict__)
+            exec(compile(self.sources[name][0], "<%s>" % name, "exec"), module.__dict__)
         else:
             sys.modules[name] = importlib.import_module(PACKAGE + name[len(OTHER):])
 
