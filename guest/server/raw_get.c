@@ -7,7 +7,6 @@
 #include "guest/server/send.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
-#include "lib/wire/coding.h"
 #include "lib/wire/range.h"
 
 #include <errno.h>
@@ -19,18 +18,20 @@
 
 enum { PIECE = 256 * 1024, ERROR_BYTES = 4096 };
 
-void abx__raw_tag(const struct stat *st, char out[ABX__TAG])
+void abx__raw_tag(const struct stat *st, enum abx_coding coding, char out[ABX__TAG])
 {
-    snprintf(out, ABX__TAG, "\"%llx-%llx-%llx.%lx\"", (unsigned long long)st->st_ino,
+    snprintf(out, ABX__TAG, "\"%llx-%llx-%llx.%lx%s\"", (unsigned long long)st->st_ino,
              (unsigned long long)st->st_size, (unsigned long long)st->st_mtim.tv_sec,
-             (unsigned long)st->st_mtim.tv_nsec);
+             (unsigned long)st->st_mtim.tv_nsec, coding == ABX_CODING_GZIP ? "-gzip" : "");
 }
 
-bool abx__raw_names_tag(struct abx_str list, const char *tag)
+bool abx__raw_names_tag(struct abx_str list, const char *tag, bool is_weak)
 {
     struct abx_str one;
     while (list.len && abx_str_split(&list, ',', &one)) {
         one = abx_str_trim(one);
+        if (is_weak && abx_str_starts(one, "W/"))
+            one = abx_str_sub(one, 2, one.len);
         if (abx_str_is(one, "*") || abx_str_is(one, tag))
             return true;
     }
@@ -129,8 +130,10 @@ static void not_satisfiable(struct abx__call *c, uint64_t size)
 
 static void not_modified(struct abx__call *c, const char *tag)
 {
-    const struct abx_http_extra extra[] = {
-        {"X-Request-Id", abx_str(c->id)}, {"ETag", abx_str(tag)}, {0}};
+    const struct abx_http_extra extra[] = {{"X-Request-Id", abx_str(c->id)},
+                                           {"ETag", abx_str(tag)},
+                                           {"Vary", ABX_STR("Accept-Encoding")},
+                                           {0}};
     c->status = 304;
     abx__audit_call(c);
     abx_http_answer(c->req, 304, extra, ABX_STR(""));
@@ -178,19 +181,21 @@ static void raw_done(struct abx__job *j)
     char tag[ABX__TAG];
     uint64_t size = (uint64_t)r->st.st_size;
     struct abx_range range = {0, size};
-    abx__raw_tag(&r->st, tag);
-    if (abx__raw_names_tag(abx__call_header(c, "If-None-Match"), tag)) {
+    abx__raw_tag(&r->st, ABX_CODING_IDENTITY,
+                 tag); /* ranges are of the file, never of its packing */
+    int is_part = pick_range(c, size, tag, &range);
+    enum abx_coding coding =
+        abx_coding_pick(abx__call_header(c, "Accept-Encoding"), is_part != 0 || size == 0);
+    abx__raw_tag(&r->st, coding, tag);
+    if (abx__raw_names_tag(abx__call_header(c, "If-None-Match"), tag, true)) {
         not_modified(c, tag);
         return;
     }
-    int is_part = pick_range(c, size, tag, &range);
     if (is_part < 0) {
         not_satisfiable(c, size);
         return;
     }
     struct file *f = calloc(1, sizeof(*f));
-    enum abx_coding coding =
-        abx_coding_pick(abx__call_header(c, "Accept-Encoding"), is_part > 0 || size == 0);
     if (f == NULL ||
         (coding == ABX_CODING_GZIP && abx_deflate_init(&f->deflate, ABX_DEFLATE_GZIP) < 0)) {
         free(f);

@@ -52,16 +52,26 @@ static bool fail(struct abx__job *j, int rc)
     return abx__job_fail_errno(j, -rc, p->path);
 }
 
+/* A client may know the file packed: that is the same content. */
+static bool names_old(const struct abx_draft *d, struct abx_str list, bool is_weak)
+{
+    static const enum abx_coding codings[] = {ABX_CODING_IDENTITY, ABX_CODING_GZIP};
+    bool is_named = false;
+    for (size_t i = 0; d->has_old && !is_named && i < ABX_COUNTOF(codings); i++) {
+        char tag[ABX__TAG];
+        abx__raw_tag(&d->old, codings[i], tag);
+        is_named = abx__raw_names_tag(list, tag, is_weak);
+    }
+    return is_named;
+}
+
 /* Against the file that is there now; -ESTALE later if it is replaced meanwhile. */
 static bool check_conditions(struct abx__job *j)
 {
     const struct put *p = abx__receive_data(j);
-    char tag[ABX__TAG] = "";
-    if (p->draft.has_old)
-        abx__raw_tag(&p->draft.old, tag);
-    if (p->if_match.ptr && (!p->draft.has_old || !abx__raw_names_tag(p->if_match, tag)))
+    if (p->if_match.ptr && !names_old(&p->draft, p->if_match, false))
         return precondition(j);
-    if (p->if_none_match.ptr && p->draft.has_old && abx__raw_names_tag(p->if_none_match, tag))
+    if (p->if_none_match.ptr && names_old(&p->draft, p->if_none_match, true))
         return precondition(j);
     return true;
 }
@@ -113,7 +123,7 @@ static void put_answer(struct abx__job *j, const struct stat *st)
     abx_json_kv_i64(&w, "bytes", (int64_t)p->draft.size);
     abx_json_kv_bool(&w, "complete", st != NULL);
     if (st) {
-        abx__raw_tag(st, tag);
+        abx__raw_tag(st, ABX_CODING_IDENTITY, tag);
         abx_json_kv_c(&w, "etag", tag);
     }
     abx_json_end_object(&w);
