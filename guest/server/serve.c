@@ -33,7 +33,8 @@
 
 enum {
     CONNS_MAX = 2000,
-    FIRST_MS = 30000, /* for a connection to say something */
+    HEADERS_MAX = 100, /* server-api.md 1.1 */
+    FIRST_MS = 30000,  /* for a connection to say something */
     SWEEP_MS = 5000,
     LAST_WORDS_MS = 700, /* of the second that connections have at the end */
     REST_MS = 200,       /* without a call */
@@ -467,10 +468,19 @@ static void on_ready(struct abx__server *s, int exit_code, const struct abx_erro
     abx__notify("READY=1");
 }
 
+/* Of the published server's two listeners only that of the requests has a bound of its own. */
+static size_t headers_max(void *user, int tag)
+{
+    (void)user;
+    return tag == ABX__LISTENER_TCP || tag == ABX__LISTENER_UNIX ? HEADERS_MAX
+                                                                 : ABX_HTTP_HEADERS_MAX;
+}
+
 static int start_loop(struct abx__server *s, struct abx_error *err)
 {
     struct abx_http_server_options http = {.on_request = abx__server_on_request,
                                            .refusal = abx__server_on_refusal,
+                                           .headers_max = headers_max,
                                            .user = s,
                                            .max_conns = CONNS_MAX,
                                            .first_timeout_ms = FIRST_MS,

@@ -410,6 +410,8 @@ int abx__http_conn_new(struct abx_http_server *s, int take_fd, int tag, struct a
     c->stream.high_water = s->o.high_water;
     c->req.listener_tag = tag;
     abx_http_parser_init(&c->parser, false);
+    if (s->o.headers_max)
+        c->parser.headers_max = s->o.headers_max(s->o.user, tag);
     abx_arena_init(&c->arena, ARENA_MAX);
     abx_buf_init(&c->out, OUT_MAX);
     abx_buf_init(&c->pending, ABX_LOOP_SCRATCH);

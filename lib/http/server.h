@@ -48,6 +48,9 @@ struct abx_http_server_options {
     /** The tag of a connection that a listener has accepted, -1 to refuse it. NULL: the listener's.
      */
     int (*on_accept)(void *user, int fd, int listener_tag);
+    /** The most fields in the head of a request that comes by connections of that tag, 1 to
+     *  ABX_HTTP_HEADERS_MAX. NULL: that. */
+    size_t (*headers_max)(void *user, int tag);
     /** Writes the JSON body that says why a request was not parsed. NULL: {"code","message"}. */
     void (*refusal)(void *user, int status, const char *message, struct abx_buf *out);
 };

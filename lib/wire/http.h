@@ -13,7 +13,7 @@
 
 enum abx_http_limits {
     ABX_HTTP_HEAD_MAX = 65536,  /* request or status line and all headers */
-    ABX_HTTP_HEADERS_MAX = 128, /* fields in a head */
+    ABX_HTTP_HEADERS_MAX = 128, /* fields in a head, unless the parser is told of fewer */
     ABX_HTTP_LINE_MAX = 16384,  /* request or status line, CR LF included */
     ABX_HTTP_TRAILER_MAX = 8192,
     ABX_HTTP_CHUNK_DIGITS_MAX = 15,
@@ -60,6 +60,7 @@ enum abx_http_event {
 };
 
 struct abx_http_parser {
+    size_t headers_max; /* set after init: 1 to ABX_HTTP_HEADERS_MAX fields in a head */
     /* private */
     bool is_response, skipped_blank;
     bool head_was_head; /* response to HEAD: no body */

@@ -26,7 +26,7 @@ enum { AGAIN = -1 }; /* a step went to another state; run that */
 void abx_http_parser_init(struct abx_http_parser *p, bool is_response)
 {
     const size_t fields_max = ABX_HTTP_HEADERS_MAX * sizeof(struct abx_http_header);
-    *p = (struct abx_http_parser){.is_response = is_response};
+    *p = (struct abx_http_parser){.is_response = is_response, .headers_max = ABX_HTTP_HEADERS_MAX};
     abx_buf_init(&p->line, ABX_HTTP_HEAD_MAX);
     abx_buf_init(&p->tail, ABX_HTTP_TRAILER_MAX);
     abx_buf_init(&p->fields, fields_max);
@@ -222,7 +222,7 @@ static int step_head(struct abx_http_parser *p, struct abx_str *in, struct abx_s
     struct gather g = {.lines = &p->line,
                        .max = ABX_HTTP_HEAD_MAX,
                        .first_max = ABX_HTTP_LINE_MAX,
-                       .max_lines = ABX_HTTP_HEADERS_MAX + 1};
+                       .max_lines = p->headers_max + 1};
     gather_lines(p, in, &g);
     if (g.why.text)
         return fail(p, g.why.status, g.why.text, err);

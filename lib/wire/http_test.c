@@ -431,6 +431,33 @@ static void put_times(struct abx_buf *b, const char *text, size_t times)
         abx_buf_put_c(b, text);
 }
 
+TEST(http_takes_as_many_headers_as_its_owner_says)
+{
+    for (size_t count = 99; count <= 101; count++) {
+        struct abx_http_parser p;
+        struct abx_error err = {0};
+        struct abx_str body, input;
+        ABX_AUTO_BUF b;
+        abx_buf_init(&b, 4096);
+        abx_http_parser_init(&p, false);
+        p.headers_max = 100;
+        for (int round = 0; round < 2; round++) { /* a reset does not forget it */
+            abx_buf_clear(&b);
+            abx_buf_put_c(&b, "GET / HTTP/1.1\r\nHost: x\r\n");
+            for (size_t i = 1; i < count; i++)
+                abx_buf_put_c(&b, "A: b\r\n");
+            abx_buf_put_c(&b, "\r\n");
+            input = abx_buf_str(&b);
+            enum abx_http_event got = abx_http_parse(&p, &input, &body, &err);
+            assert_int_equal(got, count > 100 ? ABX_HTTP_ERROR : ABX_HTTP_HEAD);
+            assert_int_equal(p.error_status, count > 100 ? 431 : 0);
+            assert_int_equal(p.head.header_count, count > 100 ? 0 : count);
+            abx_http_parser_reset(&p, false);
+        }
+        abx_http_parser_done(&p);
+    }
+}
+
 TEST(http_bounds_every_part_of_a_message)
 {
     static const struct {
