@@ -92,8 +92,8 @@ _Static_assert(ABX_COUNTOF(filters) == ABX__FILTERS, "one row per filter");
 struct abx_confine {
     _Atomic unsigned refs;
     struct abx__confine_child child; /* without its own terminal */
-    struct abx_confine_root *roots;
-    size_t root_count;
+    struct abx_confine_root *roots;  /* its own, then those of the second list */
+    size_t own_count, root_count;
     struct abx_confine_ports connect, bind; /* items: heap */
     unsigned layers;
     struct abx_confine_scope *scope; /* NULL: none */
@@ -264,6 +264,7 @@ static int copy_roots(struct abx_confine *c, const struct abx_confine_spec *spec
     if (spec->more_root_count)
         memcpy(c->roots + spec->root_count, spec->more_roots,
                spec->more_root_count * sizeof(*c->roots));
+    c->own_count = spec->root_count;
     c->root_count = n;
     return 0;
 }
@@ -362,6 +363,69 @@ void abx_confine_unref(const struct abx_confine *shared)
     free((void *)(uintptr_t)c->connect.items);
     free((void *)(uintptr_t)c->bind.items);
     free(c);
+}
+
+/* What takes the place of the same of a confinement. */
+struct renewal {
+    struct abx_confine_root *roots;
+    size_t root_count;
+    int ruleset_fd; /* -1: none */
+};
+
+static int make_renewal(const struct abx_confine *c, const struct abx_confine_root *more,
+                        size_t more_count, struct renewal *ret)
+{
+    struct abx_confine next = {
+        .connect = c->connect, .bind = c->bind, .layers = c->layers, .scope = c->scope};
+    int r = copy_roots(&next, &(struct abx_confine_spec){.roots = c->roots,
+                                                         .root_count = c->own_count,
+                                                         .more_roots = more,
+                                                         .more_root_count = more_count});
+    if (r < 0)
+        return r;
+    int fd = make_ruleset(&next, -1);
+    if (fd < 0 && fd != -ENODATA) {
+        free(next.roots);
+        return fd;
+    }
+    *ret = (struct renewal){next.roots, next.root_count, fd < 0 ? -1 : fd};
+    return 0;
+}
+
+/* What was there before, or what comes to nothing. */
+static void drop_renewals(struct renewal *all, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].ruleset_fd >= 0)
+            close(all[i].ruleset_fd);
+        free(all[i].roots);
+    }
+    free(all);
+}
+
+static void exchange(struct abx_confine *c, struct renewal *with)
+{
+    struct renewal was = {c->roots, c->root_count, c->child.ruleset_fd};
+    c->roots = with->roots;
+    c->root_count = with->root_count;
+    c->child.ruleset_fd = with->ruleset_fd;
+    *with = was;
+}
+
+int abx_confine_renew(const struct abx_confine *const *all, size_t count,
+                      const struct abx_confine_root *more, size_t more_count)
+{
+    size_t made = 0;
+    int r = 0;
+    struct renewal *next = calloc(count + 1, sizeof(*next));
+    if (next == NULL)
+        return -ENOMEM;
+    while (made < count && (r = make_renewal(all[made], more, more_count, &next[made])) == 0)
+        made++;
+    for (size_t i = 0; r == 0 && i < count; i++)
+        exchange((struct abx_confine *)(uintptr_t)all[i], &next[i]);
+    drop_renewals(next, made);
+    return r;
 }
 
 unsigned abx_confine_layers(const struct abx_confine *c)

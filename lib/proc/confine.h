@@ -2,8 +2,9 @@
  * resource limits, no privileges.
  *
  * A confinement is compiled once, by the parent; abx_proc_spawn() applies it between fork and exec
- * by system calls alone, and everything that the program starts inherits it. Constant after
- * abx_confine_new(): any thread may read it. Which layer a kernel has is asked once. Security
+ * by system calls alone, and everything that the program starts inherits it. After
+ * abx_confine_new() only abx_confine_renew() changes it, on the loop thread, where starts are made
+ * too; what any thread may ask is constant. Which layer a kernel has is asked once. Security
  * S04-S07, S10. */
 #pragma once
 #include "lib/base/err.h"
@@ -33,8 +34,9 @@ enum abx_confine_access {
     ABX_CONFINE_REMOVE  /* remove folders, nothing else */
 };
 struct abx_confine_root {
-    int fd; /* O_PATH; a folder with all beneath it, or a single file. Must outlive the confinement
-             */
+    /* O_PATH; a folder with all beneath it, or a single file. Must outlive the confinement, or its
+     * renewal. */
+    int fd;
     enum abx_confine_access access;
 };
 struct abx_confine_ports {
@@ -116,6 +118,11 @@ int abx_confine_new(const struct abx_confine_spec *spec, const struct abx_confin
 /** Counted from any thread; both accept NULL. */
 const struct abx_confine *abx_confine_ref(const struct abx_confine *c);
 void abx_confine_unref(const struct abx_confine *c);
+/** Puts @more in the place of the second list of roots of each of @all: from now on that is what it
+ * grants to whom it is applied; what runs keeps what it had. All or none of them. 0, or -errno.
+ * Loop thread. */
+int abx_confine_renew(const struct abx_confine *const *all, size_t count,
+                      const struct abx_confine_root *more, size_t more_count);
 /** Makes room for a start under it: 0, or -EUSERS: of every group something runs; or -errno. A
  * start does so itself. Loop thread. */
 int abx_confine_reserve(const struct abx_confine *c);

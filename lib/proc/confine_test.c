@@ -793,6 +793,66 @@ TEST(layers_that_are_not_asked_for_are_not_applied)
     place_done(&p);
 }
 
+/* A file that took the place of one that was granted: until it is granted itself. */
+TEST(s06_what_a_confinement_grants_of_the_system_is_renewed)
+{
+    struct place p;
+    struct abx_error err;
+    struct abx_confine_root file = {-1, ABX_CONFINE_READ}, bad = {-1, ABX_CONFINE_READ};
+    char path[PATH_MAX], next[PATH_MAX];
+    place_init(&p);
+    snprintf(path, sizeof(path), "%s/out/f", p.dir);
+    snprintf(next, sizeof(next), "%s/out/next", p.dir);
+    write_text(&p, "out/next");
+    file.fd = open(path, O_PATH | O_CLOEXEC);
+    struct abx_confine_spec spec = {.layers = ALL,
+                                    .roots = p.roots,
+                                    .root_count = p.root_count,
+                                    .more_roots = &file,
+                                    .more_root_count = 1};
+    assert_int_equal(abx_confine_new(&spec, &p.confine, &err), 0);
+    assert_int_equal(attempt(&p, "read", path), ALLOWED);
+    assert_int_equal(rename(next, path), 0);
+    assert_int_equal(attempt(&p, "read", path), DENIED);
+
+    const struct abx_confine *other, *both[2] = {p.confine, NULL};
+    spec.more_root_count = 0;
+    assert_int_equal(abx_confine_new(&spec, &other, &err), 0);
+    both[1] = other;
+    close(file.fd);
+    file.fd = open(path, O_PATH | O_CLOEXEC);
+    assert_int_equal(abx_confine_renew(both, 2, &bad, 1), -EBADF);
+    assert_int_equal(attempt(&p, "read", path), DENIED);
+    assert_int_equal(abx_confine_renew(both, 2, &file, 1), 0);
+    for (size_t i = 0; i < 2; i++) {
+        p.confine = both[i];
+        assert_int_equal(attempt(&p, "read", path), ALLOWED);
+        snprintf(next, sizeof(next), "%s/rw/f", p.dir);
+        assert_int_equal(attempt(&p, "write", next), ALLOWED);
+        assert_int_equal(attempt(&p, "write", path), DENIED);
+    }
+    assert_int_equal(abx_confine_renew(both, 2, NULL, 0), 0);
+    assert_int_equal(attempt(&p, "read", path), DENIED);
+    abx_confine_unref(both[0]);
+    close(file.fd);
+    place_done(&p);
+}
+
+TEST(renewing_reports_every_failed_allocation)
+{
+    struct abx_error err;
+    const struct abx_confine_spec spec = {.layers = ALL};
+    const struct abx_confine *all[2];
+    for (size_t i = 0; i < ABX_COUNTOF(all); i++)
+        assert_int_equal(abx_confine_new(&spec, &all[i], &err), 0);
+    for (unsigned n = 1; abx_alloc_fail(n); n++) {
+        int r = abx_confine_renew(all, ABX_COUNTOF(all), NULL, 0);
+        assert_int_equal(r, abx_alloc_failed() ? -ENOMEM : 0);
+    }
+    for (size_t i = 0; i < ABX_COUNTOF(all); i++)
+        abx_confine_unref(all[i]);
+}
+
 TEST(layers_have_names)
 {
     assert_string_equal(abx_confine_layer_name(ABX_CONFINE_FILES), "files");
