@@ -180,6 +180,7 @@ static int open_host(struct abx__browser *b, struct abx_error *err)
     int r = l.envp && !l.home == !l.wall ? abx_host_launch_options(&l, &a, &o, err)
                                          : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "no memory");
     if (r == 0) {
+        abx__views_refresh(s->policy);
         o.confine = abx__view_of_browser(s->policy);
         o.wait_ms = START_MS;
         r = abx_host_open(&s->loop, &o, &host_ops, b, &b->host, err);

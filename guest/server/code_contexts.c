@@ -195,6 +195,7 @@ static int fill(struct abx__code_context *x, struct abx__call *c, enum abx_langu
                 struct abx_context_spec *spec)
 {
     const char *folder = abx__view_folder(c->policy, c->rule);
+    abx__views_refresh(c->policy);
     char **envp = abx__environment_of(&c->who, NULL, 0, &x->arena);
     x->owner = abx_str_dup(c->who.id);
     if (envp == NULL || x->owner == NULL ||

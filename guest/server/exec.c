@@ -423,6 +423,7 @@ static int complete(struct abx__call *c, const struct abx_run_spec *spec, struct
                     struct abx_error *err)
 {
     *ret = (struct full_spec){.spec = *spec};
+    abx__views_refresh(c->policy);
     c->oom_kills = abx_confine_group_oom_kills(abx__exec_group(c));
     ret->spec.umask = c->server->umask;
     ret->spec.confine = abx__view_of(c->policy, c->rule, &c->who);

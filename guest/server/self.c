@@ -3,6 +3,7 @@
  * was started for somebody. Landlock for files; what is started adds layers of its own. Security
  * S26. */
 #include "guest/server/view.h"
+#include "guest/server/view_system.h"
 
 #include "lib/base/assert.h"
 #include "lib/base/str.h"
@@ -17,7 +18,7 @@
 
 #include "lib/base/banned.h"
 
-enum { OWN_MAX = 10, GROUP_FOLDERS = 2 /* of each: the folder, and that above */ };
+enum { OWN_MAX = 12, GROUP_FOLDERS = 2 /* of each: the folder, and that above */ };
 
 /* What was granted, as it was then: a folder that took its place is not what the kernel knows. */
 struct held {
@@ -91,6 +92,23 @@ static int grant_folder_of(struct grants *g, const char *file, enum abx_confine_
     return grant_own(g, path, access, err);
 }
 
+/* Of an ordinary user, for whom modes hold what is hidden there: files that take the place of
+ * others are read by the programs it starts, whose own layers name them (view_system.c). What makes
+ * resolv.conf writes it anew in a folder of /run. */
+static int grant_etc(struct grants *g, struct abx_error *err)
+{
+    char path[PATH_MAX];
+    if (!abx__system_is_held_by_modes())
+        return 0;
+    if (grant_own(g, "/etc", ABX_CONFINE_READ, err) < 0)
+        return -1;
+    if (realpath("/etc/resolv.conf", path) == NULL)
+        return 0;
+    *strrchr(path, '/') = '\0';
+    return strncmp(path, "/run/", strlen("/run/")) == 0 ? grant_own(g, path, ABX_CONFINE_READ, err)
+                                                        : 0;
+}
+
 /* Callers come with a policy that is loaded later, and groups go at the end. */
 static void grant_groups(struct grants *g)
 {
@@ -106,6 +124,8 @@ static int grant_needs(struct grants *g, const struct abx__self_needs *needs, st
 {
     /* Terminals are made one by one; each child may open its own alone. */
     int r = grant_own(g, "/dev/pts", ABX_CONFINE_DEVICE, err);
+    if (r == 0)
+        r = grant_etc(g, err);
     if (r == 0)
         r = grant_folder_of(g, needs->policy_file, ABX_CONFINE_READ, err);
     if (r == 0)

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -33,14 +33,6 @@ _Static_assert((int)ABX_LAYER_SECCOMP == (int)ABX_CONFINE_SECCOMP, "seccomp");
 
 enum { PATH_BYTES = 32768, ARENA_BYTES = 64 << 20, OWN_ROOTS = 5, HOME_NAME = 48 };
 
-/* What every view has of the system: shared by all policies that were loaded while it was that. */
-struct system {
-    _Atomic unsigned refs;
-    struct abx__system_roots roots;
-};
-/* Of the last policy that confines; NULL: none yet. */
-static struct system *the_system;
-
 /* One caller, whoever it is; the last is who shows no token. */
 struct caller {
     struct abx_policy_identity who;
@@ -52,10 +44,17 @@ struct root {
     struct root *next;
     struct abx__view_root shown;
 };
+/* Each confinement that was made, once. */
+struct held {
+    struct held *next;
+    const struct abx_confine *confine; /* counted */
+};
 struct views {
     const struct abx_policy *policy; /* holds us: not counted */
     struct abx_arena arena;
-    struct system *system;           /* counted */
+    struct abx__system *system; /* counted; that of all of `held` */
+    struct held *held;
+    size_t held_count;
     struct abx__system_roots opened; /* its descriptors alone: those of the roots */
     struct root *roots;              /* of all views, each once */
     bool is_unbounded;               /* some view holds everything, or keeps its privileges */
@@ -68,39 +67,6 @@ struct views {
     const char *home, *tmp; /* HOME and TMPDIR of the server; NULL: not set */
 };
 
-static void system_unref(struct system *s)
-{
-    if (s == NULL || --s->refs > 0)
-        return;
-    abx__system_roots_done(&s->roots);
-    free(s);
-}
-
-/* As it is now. A server that has confined itself may not list /etc any more, and could give nobody
- * a file that came since (S26): it stays with what it had. */
-static int find_system(struct views *v, struct abx_error *err)
-{
-    if (the_system == NULL || !abx__self_is_on()) {
-        struct system *s = calloc(1, sizeof(*s));
-        if (s == NULL)
-            return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
-        s->refs = 1;
-        if (abx__system_roots_open(&s->roots, err) < 0) {
-            free(s);
-            return -1;
-        }
-        if (the_system != NULL && abx__system_roots_equal(&the_system->roots, &s->roots)) {
-            system_unref(s);
-        } else {
-            system_unref(the_system);
-            the_system = s;
-        }
-    }
-    the_system->refs++;
-    v->system = the_system;
-    return 0;
-}
-
 static void views_free(void *data)
 {
     struct views *v = data;
@@ -108,8 +74,10 @@ static void views_free(void *data)
         abx_confine_unref(v->table[i]);
     abx_confine_unref(v->hosts);
     abx_confine_unref(v->browser);
+    for (const struct held *h = v->held; h != NULL; h = h->next)
+        abx_confine_unref(h->confine);
     abx__system_roots_done(&v->opened);
-    system_unref(v->system);
+    abx__system_unref(v->system);
     abx_arena_done(&v->arena);
     free(v);
 }
@@ -322,9 +290,7 @@ static int open_roots(struct views *v, const struct abx_policy_view *view, const
 
 bool abx__view_may_mount(void)
 {
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    return syscall(SYS_capget, &head, data) == 0 && (data[0].effective & 1U << CAP_SYS_ADMIN) != 0;
+    return abx__system_has_capability(CAP_SYS_ADMIN);
 }
 
 /* With a cgroup the processes of a caller are counted there, not those of the whole user. */
@@ -396,6 +362,22 @@ struct made {
     enum abx__deny deny;
 };
 
+/* With what the system has for all. */
+static int hold(struct views *v, struct abx_confine_spec *spec, const struct abx_confine **ret,
+                struct abx_error *err)
+{
+    struct held *h = abx_arena_alloc(&v->arena, sizeof(*h));
+    if (h == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "confinement: out of memory");
+    spec->more_roots = abx__system_items(v->system, &spec->more_root_count);
+    if (abx_confine_new(spec, ret, err) < 0)
+        return -1;
+    *h = (struct held){v->held, abx_confine_ref(*ret)};
+    v->held = h;
+    v->held_count++;
+    return 0;
+}
+
 static int compile(struct views *v, const struct abx_policy_view *view, const struct caller *who,
                    struct made *ret, struct abx_error *err)
 {
@@ -412,8 +394,6 @@ static int compile(struct views *v, const struct abx_policy_view *view, const st
     struct abx_confine_spec spec = {.layers = view->layers,
                                     .roots = o.items,
                                     .root_count = o.count,
-                                    .more_roots = v->system->roots.items,
-                                    .more_root_count = v->system->roots.count,
                                     .connect = ports_of(&view->connect),
                                     .bind = ports_of(&view->bind),
                                     .no_udp = view->no_udp,
@@ -423,7 +403,7 @@ static int compile(struct views *v, const struct abx_policy_view *view, const st
                                     .mounts_fd = mounts_fd,
                                     .keeps_privileges = view->is_privileged};
     set_limits(c, &spec);
-    return abx_confine_new(&spec, &ret->confine, err);
+    return hold(v, &spec, &ret->confine, err);
 }
 
 /* ---- all of them ---- */
@@ -506,17 +486,13 @@ static int make_browser(struct views *v, struct abx_error *err)
     for (size_t i = 0; i < count; i++)
         if (open_root(v, &o, abx_str(roots[i].path), roots[i].access, err) < 0)
             return -1;
-    struct abx_confine_spec spec = {.roots = o.items,
-                                    .root_count = o.count,
-                                    .more_roots = v->system->roots.items,
-                                    .more_root_count = v->system->roots.count,
-                                    .no_udp = view.no_udp,
-                                    .no_unix = view.no_unix};
+    struct abx_confine_spec spec = {
+        .roots = o.items, .root_count = o.count, .no_udp = view.no_udp, .no_unix = view.no_unix};
     if (find_mounts(v, &view, &spec.mounts_fd, err) < 0)
         return -1;
     set_limits(abx_policy_confinement(v->policy), &spec);
     abx__chromium_bound(&spec);
-    return abx_confine_new(&spec, &v->browser, err);
+    return hold(v, &spec, &v->browser, err);
 }
 
 static int make_all(struct views *v, struct abx_error *err)
@@ -535,7 +511,7 @@ static int make_all(struct views *v, struct abx_error *err)
     v->tmp = copy_variable(v, "TMPDIR");
     if (find_callers(v, err) < 0)
         return -1;
-    if (make_homes(v, err) < 0 || find_folders(v, err) < 0 || find_system(v, err) < 0)
+    if (make_homes(v, err) < 0 || find_folders(v, err) < 0 || abx__system_take(&v->system, err) < 0)
         return -1;
     for (size_t i = 0; i < v->caller_count; i++)
         if (make_of_caller(v, i, err) < 0)
@@ -563,6 +539,59 @@ int abx__views_make(struct abx_policy *p, struct abx_error *err)
     return 0;
 }
 
+/* ---- as /etc is now ---- */
+
+/* Of this thread: a machine that is busy with something else makes nothing dearer. */
+static int64_t worked_ms(void)
+{
+    struct timespec t;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) < 0 ? 0
+                                                          : t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Hundreds of callers take their time: then not at each start of an upgrade that takes minutes. */
+static void rest_after(int64_t took_ms)
+{
+    enum { AT_ONCE_MS = 50, TIMES = 10 };
+    if (took_ms > AT_ONCE_MS)
+        abx__system_rest(took_ms * TIMES);
+}
+
+static int renew(const struct views *v, const struct abx__system *now)
+{
+    const struct abx_confine **all = calloc(v->held_count + 1, sizeof(*all));
+    size_t n = 0, count;
+    if (all == NULL)
+        return -ENOMEM;
+    for (const struct held *h = v->held; h != NULL; h = h->next)
+        all[n++] = h->confine;
+    const struct abx_confine_root *items = abx__system_items(now, &count);
+    int r = abx_confine_renew(all, n, items, count);
+    free(all);
+    return r;
+}
+
+void abx__views_refresh(const struct abx_policy *p)
+{
+    enum { RETRY_MS = 1000 };
+    struct views *v = abx_policy_attached(p);
+    int64_t begun = worked_ms();
+    struct abx__system *now = v ? abx__system_newer(v->system) : NULL;
+    if (now == NULL)
+        return;
+    int r = renew(v, now);
+    if (r < 0) {
+        abx_log(ABX_LOG_WARN, "/etc has changed, and programs go on with what it was: %s",
+                strerror(-r));
+        abx__system_unref(now);
+        abx__system_rest(RETRY_MS);
+        return;
+    }
+    abx__system_unref(v->system);
+    v->system = now;
+    rest_after(worked_ms() - begun);
+}
+
 /* ---- asking ---- */
 
 bool abx__views_root_at(const struct abx_policy *p, size_t at, struct abx__view_root *ret)
@@ -585,8 +614,8 @@ bool abx__views_are_unbounded(const struct abx_policy *p)
 const struct abx_confine_root *abx__views_system(const struct abx_policy *p, size_t *ret_count)
 {
     const struct views *v = abx_policy_attached(p);
-    *ret_count = v ? v->system->roots.count : 0;
-    return v ? v->system->roots.items : NULL;
+    *ret_count = 0;
+    return v ? abx__system_items(v->system, ret_count) : NULL;
 }
 
 const struct abx_confine *abx__view_of(const struct abx_policy *p,

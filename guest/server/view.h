@@ -14,8 +14,11 @@ int abx__views_make(struct abx_policy *p, struct abx_error *err);
 int abx__views_bound(const struct abx_policy *p, struct abx_error *err);
 /** How the memory of a caller is bounded: "off" (not asked for), "by caller", "unsupported". */
 const char *abx__views_memory(const struct abx_policy *p);
+/** Before a start: what the views of @p grant of /etc becomes what /etc is now, where this process
+ * can tell (view_system.c). Cheap while nothing has changed there. Loop thread. */
+void abx__views_refresh(const struct abx_policy *p);
 /** What a process is held to that is started for @who through @rule: lib/proc/confine.h. NULL: not
- *  held, `confine` is off. Constant, lives as long as the policy. Any thread. */
+ *  held, `confine` is off. Lives as long as the policy. Any thread. */
 const struct abx_confine *abx__view_of(const struct abx_policy *p,
                                        const struct abx_policy_rule *rule,
                                        const struct abx_policy_identity *who);
@@ -60,7 +63,8 @@ struct abx__view_root {
 bool abx__views_root_at(const struct abx_policy *p, size_t at, struct abx__view_root *ret);
 /** Some view of @p holds every file, or privileges; true as well while `confine` is off. */
 bool abx__views_are_unbounded(const struct abx_policy *p);
-/** The folders, files and devices of the system that all views of @p have; they live as long as it.
+/** The folders, files and devices of the system that all views of @p have; until
+ * abx__views_refresh().
  */
 const struct abx_confine_root *abx__views_system(const struct abx_policy *p, size_t *ret_count);
 
