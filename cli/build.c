@@ -2,6 +2,7 @@
 #include "cli/build.h"
 #include "cli/context.h"
 #include "lib/base/fd.h"
+#include "lib/contract/contract.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -144,7 +145,7 @@ static const char *start_of(struct cli_project *p)
     if (p->t.server == NULL)
         return NULL;
     return abx_arena_printf(&p->arena, "agent-sandbox-server serve --port %u%s", p->t.server_port,
-                            has_commands(p) ? " --commands /home/user/app/commands.py" : "");
+                            has_commands(p) ? " --commands " ABX_SERVER_COMMANDS_PATH : "");
 }
 
 static const char *ready_of(struct cli_project *p)

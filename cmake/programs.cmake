@@ -4,7 +4,7 @@
 # its own loader and libraries: build/<preset>/guest-libs/ is laid over a sandbox as /.fce2b/lib.
 # abx-guest-host is the same objects linked as an ordinary program, for tests on the host.
 function(abx_add_guest)
-  set(libs abx_guest_init abx_guest_step abx_guest_gateway abx_guest_envd abx_guest_interpreter abx_guest_server)
+  set(libs abx_guest abx_guest_init abx_guest_step abx_guest_gateway abx_guest_envd abx_guest_interpreter abx_guest_server)
   if(ABX_STATIC)
     add_executable(abx-guest guest/main.c)
     target_link_libraries(abx-guest PRIVATE ${libs})

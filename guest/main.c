@@ -3,6 +3,7 @@
  *
  * Only here do init, gateway, envd and the interpreter meet: init forks the rows of `services`, and
  * what the gateway may know of PID 1 is read from the state page for it. */
+#include "guest/autostart.h"
 #include "guest/envd/envd.h"
 #include "guest/gateway/gateway.h"
 #include "guest/init/init.h"
@@ -23,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -310,6 +312,26 @@ static int serve_gateway(const struct abx_init_context *c)
     return abx_gateway_main(&o);
 }
 
+static struct abx_autostart autostart; /* found before the first fork */
+
+/* Asked once. A policy that it serves closes the daemons to what it starts (security S03). */
+static bool wants_server(void)
+{
+    struct abx_error err = {0};
+    int r = abx_autostart_look("/", &autostart, &err);
+    if (r < 0)
+        abx_log(ABX_LOG_WARN, "agent-sandbox-server is not started: %s", err.msg);
+    else if (autostart.has_policy)
+        setenv(ABX_ENV_LOOPBACK_GUARD, "1", 1);
+    return r > 0;
+}
+
+static int serve_server(const struct abx_init_context *c)
+{
+    (void)c;
+    return abx_autostart_serve(&autostart);
+}
+
 /* The image's CMD, only when it is asked for: it becomes the program. */
 static int serve_command(const struct abx_init_context *c)
 {
@@ -331,6 +353,7 @@ static const struct abx_init_service services[] = {
      .run = serve_gateway,
      .needs = ABX_INIT_CHANNEL_OUT | ABX_INIT_INTERPRETER_OUT | ABX_INIT_LISTENERS,
      .gets_signals = true},
+    {.name = "server", .run = serve_server},
     {.name = "command", .run = serve_command},
 };
 
@@ -340,7 +363,9 @@ static size_t choose_services(bool command, struct abx_init_service out[])
     const struct {
         int (*run)(const struct abx_init_context *c);
         bool is_wanted;
-    } optional[] = {{serve_interpreter, wants_interpreter()}, {serve_command, command}};
+    } optional[] = {{serve_interpreter, wants_interpreter()},
+                    {serve_server, wants_server()},
+                    {serve_command, command}};
     size_t count = 0;
     for (size_t i = 0; i < ABX_COUNTOF(services); i++) {
         bool is_wanted = true;
@@ -526,6 +551,7 @@ static int run_role(int argc, char **argv)
     for (size_t i = 0; i < ABX_COUNTOF(roles); i++)
         if (strcmp(roles[i].name, name) == 0) {
             abx_log_init(roles[i].name, ABX_LOG_INFO);
+            prctl(PR_SET_NAME, roles[i].name, 0, 0, 0); /* of the link that was run, otherwise */
             return roles[i].run(argc, argv);
         }
     return -1;

