@@ -4,13 +4,14 @@
 #include "guest/server/commands_priv.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
+#include "lib/base/parse.h"
 #include "lib/json/scan.h"
 
 #include <ctype.h>
 
 #include "lib/base/banned.h"
 
-enum { TEXT_BYTES = 1 << 20, HEADERS_MAX = 64 };
+enum { TEXT_BYTES = 1 << 20, HEADERS_MAX = 64, ERROR_BYTES = 4096 };
 
 /* ---- what the host is told of a call ---- */
 
@@ -129,13 +130,46 @@ static void on_drain(struct abx__call *c)
         abx_host_call_resume(c->data);
 }
 
+/* The members of an error's `extra`, in their order, as PolicyDenied has them; error, type and code
+ * are the message's own. Tells whether `endpoint` was among them; *ret_retry: 0, or the seconds of
+ * `retry_after` (RFC 9110 10.2.3 knows whole ones). -1: no object. */
+static int put_extra(struct abx_json_writer *w, struct abx_str extra, bool *ret_has_endpoint,
+                     uint64_t *ret_retry)
+{
+    static const char *const own[] = {"error", "type", "code"};
+    ABX_AUTO_BUF name;
+    struct abx_scan_object o;
+    struct abx_str key, value;
+    abx_buf_init(&name, ABX_HOST_LINE_MAX);
+    abx_scan_object_init(&o, extra);
+    while (abx_scan_object_next(&o, &key, &value)) {
+        bool is_own = false;
+        abx_buf_clear(&name);
+        if (abx_host_text(abx_str_n(key.ptr - 1, key.len + 2), &name) < 0)
+            return -1;
+        for (size_t i = 0; i < ABX_COUNTOF(own); i++)
+            is_own |= abx_str_is(abx_buf_str(&name), own[i]);
+        if (is_own)
+            continue;
+        *ret_has_endpoint |= abx_str_is(abx_buf_str(&name), "endpoint");
+        if (abx_str_is(abx_buf_str(&name), "retry_after") && abx_parse_u64(value, ret_retry) < 0)
+            *ret_retry = 0;
+        abx_json_key(w, abx_buf_str(&name));
+        abx_json_raw(w, value);
+    }
+    return o.failed ? -1 : 0;
+}
+
 /* {"error": ..., "type": ...} of JSON strings, as user code made them. */
 static void answer_error(struct abx__call *c, int status, struct abx_str message,
                          struct abx_str type, const struct abx_host_message *more)
 {
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
-    abx_buf_init(&body, ABX_HOST_LINE_MAX);
+    char seconds[24];
+    bool has_endpoint = false;
+    uint64_t retry_s = 0;
+    abx_buf_init(&body, (size_t)ABX_HOST_LINE_MAX + ERROR_BYTES);
     abx_json_writer_init(&w, &body);
     abx_json_begin_object(&w);
     abx_json_key(&w, ABX_STR("error"));
@@ -146,8 +180,19 @@ static void answer_error(struct abx__call *c, int status, struct abx_str message
         abx_json_key(&w, ABX_STR("code"));
         abx_json_raw(&w, more->code);
     }
+    if (more && more->extra.len && put_extra(&w, more->extra, &has_endpoint, &retry_s) < 0) {
+        abx__call_fail(c, 500, "TypeError", "the 'extra' of the command's error is no object");
+        return;
+    }
+    if (more && more->code.len && !has_endpoint)
+        abx_json_kv_str(&w, "endpoint", c->rule->id);
     abx_json_end_object(&w);
-    abx__call_answer_status(c, status, NULL, abx_buf_str(&body));
+    snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)retry_s);
+    const struct abx_http_extra head[] = {{retry_s ? "Retry-After" : NULL, abx_str(seconds)}, {0}};
+    if (abx_buf_failed(&body))
+        abx__call_fail(c, 500, "MemoryError", "the answer does not fit into memory");
+    else
+        abx__call_answer_status(c, status, head, abx_buf_str(&body));
 }
 
 static void on_result(void *arg, struct abx_str value)
