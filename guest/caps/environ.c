@@ -71,16 +71,17 @@ static int set_pairs(struct composer *c, const struct abx_env_pair *pairs, size_
     return 0;
 }
 
+void abx_environ_of_user(const struct abx_user *u, struct abx_env_pair ret[ABX_ENVIRON_OF_USER])
+{
+    ret[0] = (struct abx_env_pair){ABX_STR("HOME"), abx_str(u->home)};
+    ret[1] = (struct abx_env_pair){ABX_STR("USER"), abx_str(u->name)};
+    ret[2] = (struct abx_env_pair){ABX_STR("LOGNAME"), abx_str(u->name)};
+}
+
 static int set_base(struct composer *c, const struct abx_process_spec *spec, const char *path,
                     struct abx_error *err)
 {
-    const struct abx_user *u = spec->user;
-    const struct abx_env_pair base[] = {
-        {ABX_STR("PATH"), abx_str(path)},
-        {ABX_STR("HOME"), abx_str(u->home)},
-        {ABX_STR("USER"), abx_str(u->name)},
-        {ABX_STR("LOGNAME"), abx_str(u->name)},
-    };
+    struct abx_env_pair user[ABX_ENVIRON_OF_USER];
     const struct abx_env_pair for_pipes[] = {
         {ABX_STR("PAGER"), ABX_STR("cat")},
         {ABX_STR("GIT_PAGER"), ABX_STR("cat")},
@@ -89,7 +90,9 @@ static int set_base(struct composer *c, const struct abx_process_spec *spec, con
         {ABX_STR("TERM"), ABX_STR("xterm-256color")},
         {ABX_STR("LANG"), ABX_STR("C.UTF-8")},
     };
-    if (set_pairs(c, base, ABX_COUNTOF(base), err) < 0)
+    abx_environ_of_user(spec->user, user);
+    if (set_var(c, ABX_STR("PATH"), abx_str(path), err) < 0 ||
+        set_pairs(c, user, ABX_COUNTOF(user), err) < 0)
         return -1;
     return spec->has_pty ? set_pairs(c, for_pty, ABX_COUNTOF(for_pty), err)
                          : set_pairs(c, for_pipes, ABX_COUNTOF(for_pipes), err);

@@ -12,6 +12,9 @@ struct abx_environ {
  *  value with NUL, too many or too large. The caller owns *ret: abx_environ_done(). */
 int abx_environ_compose(const struct abx_process_spec *spec, const char *path,
                         struct abx_environ *ret, struct abx_error *err);
+enum { ABX_ENVIRON_OF_USER = 3 };
+/** What says who somebody is: HOME, USER and LOGNAME. Borrowed from @u. */
+void abx_environ_of_user(const struct abx_user *u, struct abx_env_pair ret[ABX_ENVIRON_OF_USER]);
 /** The value of @name, NULL if unset. */
 const char *abx_environ_get(const struct abx_environ *e, const char *name);
 /** Accepts a zeroed one. */

@@ -278,6 +278,9 @@ static int run_program(struct abx_process *p, const struct abx_run_spec *program
     abx_run_describe(program, &ps);
     memcpy(ps.stdio, l->child, sizeof(ps.stdio));
     ps.tty_fd = l->tty_fd;
+    int rc = abx_run_give(program->user, l->child, ABX_COUNTOF(l->child));
+    if (rc < 0)
+        return abx_err_sys(err, rc, "owner of the pipes of %s", program->path);
     if (abx_proc_spawn(p->table->loop, &ps, on_child_exit, p, &p->proc, err) < 0)
         return -1;
     p->pid = (uint32_t)abx_proc_pid(p->proc);

@@ -178,6 +178,22 @@ void abx_run_describe(const struct abx_run_spec *spec, struct abx_proc_spec *ret
                                   .umask = spec->umask,
                                   .confine = spec->confine,
                                   .exec_fd = spec->exec_fd};
+    if (spec->user == NULL)
+        return;
+    ret->set_ids = true;
+    ret->uid = spec->user->uid;
+    ret->gid = spec->user->gid;
+    ret->groups = spec->user->groups;
+    ret->group_count = spec->user->group_count;
+    ret->no_privileges = !spec->keeps_privileges;
+}
+
+int abx_run_give(const struct abx_user *user, const int *fds, size_t count)
+{
+    for (size_t i = 0; user != NULL && i < count; i++)
+        if (fds[i] >= 0 && fchown(fds[i], user->uid, user->gid) < 0)
+            return -errno;
+    return 0;
 }
 
 /* Whether this process has a terminal that a child could take hold of; not known counts as yes. */
@@ -197,6 +213,9 @@ static int spawn(struct abx_run *r, const struct abx_run_spec *spec, const int e
     /* A session is scheduled as if it were another user's (autogroup): beside other work that more
      * than doubles the time of a short program. A group is as good where there is no terminal. */
     p.new_session = spec->confine != NULL || has_terminal();
+    int rc = abx_run_give(spec->user, ends, STREAMS);
+    if (rc < 0)
+        return abx_err_sys(err, rc, "owner of the output of %s", spec->path);
     return abx_proc_spawn(r->loop, &p, on_leader_exit, r, &r->proc, err);
 }
 

@@ -18,8 +18,10 @@ struct abx_run_spec {
     uint64_t timeout_ms;               /* to SIGKILL of the group; 0: none */
     uint32_t umask;                    /* 0: 022 */
     const struct abx_confine *confine; /* lib/proc/confine.h; NULL: as free as this process */
-    int exec_fd;                       /* a file that the child finds at number 3; 0 or -1: none */
-    int stdin_fd;                      /* its input, the caller's own; 0: /dev/null */
+    const struct abx_user *user; /* as whom it runs, with no privileges; NULL: as this process */
+    bool keeps_privileges;       /* a set-id program may give that user some (sudo) */
+    int exec_fd;                 /* a file that the child finds at number 3; 0 or -1: none */
+    int stdin_fd;                /* its input, the caller's own; 0: /dev/null */
 };
 struct abx_run_end {
     int exit_code; /* -N: killed by signal N */
@@ -34,6 +36,9 @@ struct abx_run_ops {
 };
 /** @ret is the same for lib/proc, without output; strings are borrowed. */
 void abx_run_describe(const struct abx_run_spec *spec, struct abx_proc_spec *ret);
+/** Pipes of a child belong to its user, so that it can open /dev/stdout; -1 is passed over. 0 or
+ * -errno. NULL: nothing to do. */
+int abx_run_give(const struct abx_user *user, const int *fds, size_t count);
 /** The child leads a process group, and where it is confined or this process has a terminal also a
  *  session. @err->sys tells why it could not start. On success the caller owns *ret. */
 int abx_run_start(struct abx_loop *l, const struct abx_run_spec *spec,

@@ -29,6 +29,8 @@ static void put_program(struct abx_json_writer *w, const struct abx__ran *ran)
     if (ran->argv0[0] == '\0')
         return;
     abx_json_kv_c(w, "argv0", ran->argv0);
+    if (ran->user[0] != '\0')
+        abx_json_kv_c(w, "user", ran->user);
     abx_json_kv_i64(w, "pid", ran->pid);
     abx_json_key(w, ABX_STR("exit"));
     if (ran->has_ended)

@@ -11,6 +11,7 @@
 #include "lib/contract/contract.h"
 #include "lib/json/json.h"
 #include "lib/policy/confine.h"
+#include "lib/policy/users.h"
 #include "lib/proc/confine.h"
 
 #include <getopt.h>
@@ -23,7 +24,7 @@ enum { EXIT_VALID, EXIT_INVALID, EXIT_USAGE, EXIT_DENIED };
 enum { REPORT_BYTES = 16 << 20, SCOPES_MAX = 256 };
 
 struct options {
-    const char *policy, *preset, *confine, *explain, *path, *scopes, *op, *as;
+    const char *policy, *preset, *confine, *explain, *path, *scopes, *op, *as, *user;
     struct abx__option_list commands;
     bool json, strict, pedantic, no_env, kernel, help;
 };
@@ -45,7 +46,8 @@ static const char usage_text[] =
     "usage: agent-sandbox-server check-config [--policy FILE] [--preset NAME]\n"
     "         [--json] [--strict] [--pedantic] [--no-env] [--as TOKEN_ID]\n"
     "         [--confine FILE|MODE] [--kernel] [--commands FILE_OR_MODULE]...\n"
-    "         [--explain ENDPOINT [--path PATH] [--scopes A,B] [--op OPERATION]]\n"
+    "         [--explain ENDPOINT [--path PATH] [--scopes A,B] [--op OPERATION]\n"
+    "                             [--user NAME]]\n"
     "\n"
     "Says all that is wrong with a policy, then what it allows.\n"
     "  --policy FILE    the document (JSON); else what serve would load\n"
@@ -60,6 +62,7 @@ static const char usage_text[] =
     "  --as TOKEN_ID    list and explain for this identity\n"
     "  --explain ID     would this endpoint answer? Exit status 3 for no\n"
     "  --path PATH      ... on this path; --op read, write, delete or exec\n"
+    "  --user NAME      ... starting a program as this user\n"
     "  --scopes A,B     ... for a caller with these scopes (default: all)\n";
 
 const char *abx__check_config_usage(void)
@@ -86,6 +89,7 @@ enum option_id {
     OPT_SCOPES,
     OPT_OP,
     OPT_AS,
+    OPT_USER,
     OPT_COMMANDS,
     OPT_KERNEL,
     OPT_NO_ENV,
@@ -100,6 +104,7 @@ static const struct option long_options[] = {{"policy", required_argument, NULL,
                                              {"explain", required_argument, NULL, OPT_EXPLAIN},
                                              {"path", required_argument, NULL, OPT_PATH},
                                              {"scopes", required_argument, NULL, OPT_SCOPES},
+                                             {"user", required_argument, NULL, OPT_USER},
                                              {"op", required_argument, NULL, OPT_OP},
                                              {"as", required_argument, NULL, OPT_AS},
                                              {"commands", required_argument, NULL, OPT_COMMANDS},
@@ -143,9 +148,9 @@ static bool take_value(struct options *o, int id, const char *value)
     const struct {
         int id;
         const char **slot;
-    } values[] = {{OPT_POLICY, &o->policy}, {OPT_PRESET, &o->preset},  {OPT_EXPLAIN, &o->explain},
-                  {OPT_PATH, &o->path},     {OPT_SCOPES, &o->scopes},  {OPT_OP, &o->op},
-                  {OPT_AS, &o->as},         {OPT_CONFINE, &o->confine}};
+    } values[] = {{OPT_POLICY, &o->policy}, {OPT_PRESET, &o->preset},   {OPT_EXPLAIN, &o->explain},
+                  {OPT_PATH, &o->path},     {OPT_SCOPES, &o->scopes},   {OPT_OP, &o->op},
+                  {OPT_AS, &o->as},         {OPT_CONFINE, &o->confine}, {OPT_USER, &o->user}};
     for (size_t i = 0; i < ABX_COUNTOF(values); i++) {
         if (values[i].id != id)
             continue;
@@ -173,6 +178,8 @@ static int parse(int argc, char **argv, struct options *o)
         return usage_error("unrecognized: ", argv[optind]);
     if (o->op != NULL && abx_path_op_parse(abx_str(o->op)) < 0)
         return usage_error("--op is read, write, delete or exec, not ", o->op);
+    if (o->user != NULL && !abx_policy_user_is_name(abx_str(o->user)))
+        return usage_error("--user is a name or a number, not ", o->user);
     return 0;
 }
 
@@ -305,6 +312,17 @@ static void put_confine_line(const struct check *c, struct abx_buf *out)
     abx_buf_put_byte(out, '\n');
 }
 
+static void put_users_line(const struct check *c, struct abx_buf *out)
+{
+    struct abx_str_list users = abx_policy_confinement(c->policy)->users;
+    if (users.count > 0)
+        abx_buf_put_c(out, "users: the server's own");
+    for (size_t i = 0; i < users.count; i++)
+        abx_buf_putf(out, ", %.*s", ABX_STR_FMT(users.items[i]));
+    if (users.count > 0)
+        abx_buf_put_byte(out, '\n');
+}
+
 static void put_text(struct check *c, struct abx_buf *out)
 {
     const char *lines[ABX_REPORT_MAX];
@@ -318,6 +336,7 @@ static void put_text(struct check *c, struct abx_buf *out)
             put_rule_line(c, out, rules[i]);
     if (confine != ABX_CONFINE_OFF)
         put_confine_line(c, out);
+    put_users_line(c, out);
     for (size_t i = 0; i < warnings; i++)
         abx_buf_putf(out, "warning: %s\n", lines[i]);
     out->failed |= rules == NULL;
@@ -403,6 +422,7 @@ static void put_json(struct check *c, struct abx_buf *out)
     const char *lines[ABX_REPORT_MAX];
     size_t count, warnings = collect_warnings(c, lines, c->o->pedantic);
     const struct abx_policy_rule **rules = sorted_rules(c, &count);
+    struct abx_str_list users = abx_policy_confinement(c->policy)->users;
     struct abx_json_writer w;
     abx_json_writer_init(&w, out);
     abx_json_begin_object(&w);
@@ -416,6 +436,8 @@ static void put_json(struct check *c, struct abx_buf *out)
     abx_json_kv_bool(&w, "portable", abx_policy_is_portable(c->policy));
     put_findings(c, &w);
     abx_json_kv_c(&w, "confine", abx_confine_mode_name(abx_policy_confine(c->policy)));
+    if (users.count > 0) /* no published document has the key */
+        put_list(&w, "users", users);
     put_rules(c, &w, rules, count, true);
     abx_json_end_object(&w);
     out->failed |= rules == NULL;
@@ -518,6 +540,7 @@ static int explain(struct check *c)
     struct abx__explain ask = {.endpoint = abx_str(c->o->explain),
                                .who = c->has_who ? &c->who : &who,
                                .path = abx_str(c->o->path),
+                               .user = abx_str(c->o->user),
                                .op = c->o->op ? abx_path_op_parse(abx_str(c->o->op)) : -1};
     ABX_AUTO_BUF json;
     struct abx_json_writer w;

@@ -1,4 +1,5 @@
 /* guest/server/code.c: POST /code/run: a piece of code in an interpreter. server-api.md 4.7. */
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 #include "guest/server/helper.h"
 
@@ -37,7 +38,8 @@ static const struct language {
 
 struct code {
     const struct language *language;
-    struct abx_str text;
+    struct abx_str text, user_asked;
+    const struct abx_user *user;
     uint64_t timeout_ms;
     size_t max;
     int64_t began_ms;
@@ -103,7 +105,7 @@ static bool read_code(struct abx__call *c, struct code *x)
         return false;
     if (memchr(x->text.ptr, '\0', x->text.len))
         return refuse(c, "'code' holds a NUL");
-    return read_language(c, x) && read_timeout(c, x);
+    return read_language(c, x) && read_timeout(c, x) && abx__user_read(c, &x->user_asked);
 }
 
 /* ---- the answer ---- */
@@ -182,6 +184,7 @@ static void run(struct abx__job *j, const struct code *x)
                                     .argv = argv,
                                     .timeout_ms = x->timeout_ms,
                                     .max = x->max,
+                                    .user = x->user,
                                     .exec_fd = file};
     if (is_long && file < 0)
         abx__call_fail_errno(c, -file, "a file for the code");
@@ -195,8 +198,9 @@ static void run(struct abx__job *j, const struct code *x)
 
 static void judge(struct abx__job *j)
 {
-    const struct code *x = j->data;
-    abx__exec_judge_named(j, abx_str(x->language->program));
+    struct code *x = j->data;
+    if (abx__exec_judge_named(j, abx_str(x->language->program)))
+        abx__user_judge(j, x->user_asked, &x->user);
 }
 
 static void judged(struct abx__job *j)

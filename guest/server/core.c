@@ -1,5 +1,6 @@
 /* guest/server/core.c: /health, /capabilities and /capabilities/check. policy.md A19,
  * server-api.md 4.1. */
+#include "guest/server/as_user.h"
 #include "guest/server/chromium.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/view.h"
@@ -199,6 +200,16 @@ static void put_policy(struct abx_json_writer *w, const struct abx_policy *p)
     abx_json_end_object(w);
 }
 
+/* Beside the server's own. */
+static void put_users(struct abx_json_writer *w, struct abx_str_list users)
+{
+    abx_json_key(w, ABX_STR("users"));
+    abx_json_begin_array(w);
+    for (size_t i = 0; i < users.count; i++)
+        abx_json_str(w, users.items[i]);
+    abx_json_end_array(w);
+}
+
 /* The layers as they hold for what this caller starts. */
 static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
 {
@@ -216,6 +227,7 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
     abx_json_kv_c(w, "memory", abx__views_memory(c->policy));
     abx_json_kv_c(w, "chromium", abx__chromium_level(c->policy));
+    put_users(w, abx_policy_confinement(c->policy)->users);
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)
@@ -270,7 +282,8 @@ static void capabilities_get(struct abx__call *c)
     put_groups(&w, c->policy);
     put_identity(&w, c);
     put_policy(&w, c->policy);
-    if (abx_policy_confine(c->policy) != ABX_CONFINE_OFF)
+    if (abx_policy_confine(c->policy) != ABX_CONFINE_OFF ||
+        abx_policy_confinement(c->policy)->users.count > 0)
         put_confine(&w, c);
     put_rules(&w, c, false);
     put_rules(&w, c, true);
@@ -286,6 +299,7 @@ struct check {
     const struct abx_policy_rule *rule;
     struct abx_str *paths;
     size_t path_count;
+    struct abx_str user; /* ptr NULL: not asked */
     enum abx_path_op op;
 };
 
@@ -306,7 +320,7 @@ static void put_verdict(struct abx_buf *out, struct abx_str endpoint,
     abx_json_end_object(&w);
 }
 
-static void check_paths(struct abx__job *j)
+static void check_facts(struct abx__job *j)
 {
     const struct check *k = j->data;
     struct abx__bounds bounds;
@@ -320,6 +334,8 @@ static void check_paths(struct abx__job *j)
         struct abx_str resolved;
         abx__bounds_judge(&bounds, &ask, &resolved, &v);
     }
+    if (v.code == ABX_POLICY_OK && k->user.ptr)
+        abx__user_permits(j->policy, k->rule, k->user, &v);
     put_verdict(&j->out, k->endpoint, &v);
 }
 
@@ -376,10 +392,10 @@ static bool read_op(struct abx__call *c, struct check *k)
     return true;
 }
 
-/* The paths are judged on the pool: the job gets copies. */
+/* Paths and users are judged on the pool: the job gets copies. */
 static void start_check(struct abx__call *c, const struct check *k)
 {
-    struct abx__job *j = abx__job_new(c, check_paths, DOCUMENT_MAX);
+    struct abx__job *j = abx__job_new(c, check_facts, DOCUMENT_MAX);
     if (j == NULL)
         return;
     size_t bytes = k->path_count * sizeof(*k->paths);
@@ -399,13 +415,13 @@ static void check_post(struct abx__call *c)
     if (!abx__call_string(c, "endpoint", &k.endpoint))
         return;
     k.rule = abx_policy_rule(c->policy, k.endpoint);
-    if (!read_paths(c, &k) || !read_op(c, &k))
+    if (!read_paths(c, &k) || !read_op(c, &k) || !abx__user_read(c, &k.user))
         return;
     if (k.rule == NULL)
         abx_policy_deny(&v, ABX_POLICY_UNKNOWN_ENDPOINT, "there is no such endpoint");
     else
         abx_policy_judge(c->policy, k.rule, &c->who, &v);
-    if (v.code == ABX_POLICY_OK && k.path_count) {
+    if (v.code == ABX_POLICY_OK && (k.path_count || k.user.ptr)) {
         start_check(c, &k);
         return;
     }

@@ -2,7 +2,9 @@
  */
 #include "guest/server/exec.h"
 
+#include "guest/caps/environ.h"
 #include "guest/caps/tree.h"
+#include "guest/server/as_user.h"
 #include "guest/server/view.h"
 #include "lib/base/fd.h"
 #include "lib/policy/guards.h"
@@ -120,7 +122,8 @@ bool abx__exec_read(struct abx__call *c, struct abx__exec *x)
         return false;
     if (is_blank(x->command))
         return refuse(c, "'command' has no words");
-    return read_cwd(c, x) && read_env(c, x) && read_args(c, x) && read_timeout(c, x);
+    return read_cwd(c, x) && read_env(c, x) && read_args(c, x) && read_timeout(c, x) &&
+           abx__user_read(c, &x->user_asked);
 }
 
 /* ---- the environment ---- */
@@ -349,17 +352,19 @@ bool abx__exec_judge(struct abx__exec *x, struct abx__job *j)
     struct abx__bounds bounds;
     struct parsed parsed = {0};
     size_t count = json_object_size(x->env);
-    struct abx__pair *pairs = abx_arena_array(&j->arena, count + 1, sizeof(*pairs));
+    struct abx__pair *pairs =
+        abx_arena_array(&j->arena, count + ABX_ENVIRON_OF_USER + 1, sizeof(*pairs));
     if (pairs == NULL || abx__bounds_init(&bounds, j->policy, j->rule, &j->arena) < 0)
         return no_memory(j);
     if (!check_program(j, x, &bounds, &parsed) || !check_env(j, x, pairs) ||
         !check_command(j, x, &parsed) || !check_cwd(j, x, &bounds) ||
-        !check_secrets(j, pairs, count))
+        !check_secrets(j, pairs, count) || !abx__user_judge(j, x->user_asked, &x->user))
         return false;
     if (x->cwd && !is_folder(x->cwd))
         return abx__job_fail(j, 400, "ValueError", "'cwd' is not a directory");
     if (!set_program(j, x, &parsed))
         return false;
+    count = abx__user_variables(x->user, pairs, count);
     x->envp = abx__environment_of(&j->who, pairs, count, &j->arena);
     return x->envp || no_memory(j);
 }
@@ -427,8 +432,11 @@ static int complete(struct abx__call *c, const struct abx_run_spec *spec, struct
     c->oom_kills = abx_confine_group_oom_kills(abx__exec_group(c));
     ret->spec.umask = c->server->umask;
     ret->spec.confine = abx__view_of(c->policy, c->rule, &c->who);
+    ret->spec.keeps_privileges = abx_policy_keeps_privileges(c->policy, &c->who);
     if (ret->spec.cwd == NULL)
         ret->spec.cwd = abx__view_folder(c->policy, c->rule);
+    if (spec->user != NULL) /* has a home; what the server made for the caller is the server's */
+        return 0;
     if (abx__view_environment(c->policy, &c->who, spec->envp, &ret->own, &ret->envp) < 0)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     if (ret->envp)
@@ -442,6 +450,8 @@ static void note_start(struct abx__call *c, const struct abx_run_spec *spec, int
     size_t len = word.len < ABX__ARGV0 ? word.len : ABX__ARGV0 - 1;
     c->ran = (struct abx__ran){.pid = pid};
     memcpy(c->ran.argv0, word.ptr, len);
+    if (spec->user)
+        snprintf(c->ran.user, sizeof(c->ran.user), "%s", spec->user->name);
 }
 
 void abx__memory_put(struct abx_json_writer *w, bool is_out_of_memory)
@@ -490,6 +500,7 @@ int abx__exec_keep(struct abx__call *c, const struct abx_run_spec *spec,
     if (complete(c, spec, &full, err) < 0)
         return -1;
     p.program = &full.spec;
+    p.user = spec->user;
     p.deadline_ms = spec->timeout_ms;
     int rc = abx_process_start(c->server->procs, &p, ret, err);
     if (rc == 0)

@@ -7,6 +7,7 @@
 
 struct abx__exec {
     struct abx_str command, cwd_given; /* in the body; cwd_given empty: none */
+    struct abx_str user_asked;         /* likewise; ptr NULL: the server's */
     const struct json_t *env;          /* an object of strings, or NULL */
     const struct json_t *args;         /* an array of strings, or NULL */
     uint64_t timeout_ms;
@@ -14,7 +15,8 @@ struct abx__exec {
     const char *program; /* what is executed; absolute, or the word itself when nothing was found */
     const char *cwd;     /* NULL: the server's */
     char **argv, **envp;
-    int missing; /* ENOENT: nothing of that name; all else was allowed */
+    const struct abx_user *user; /* NULL: the server's */
+    int missing;                 /* ENOENT: nothing of that name; all else was allowed */
     size_t *place;
 };
 /** What three endpoints share: reads the fields, takes a place (429 when @running and *reserved

@@ -3,6 +3,7 @@
  */
 #include "guest/server/explain.h"
 
+#include "guest/server/as_user.h"
 #include "guest/server/server_priv.h"
 
 #include "lib/base/banned.h"
@@ -36,7 +37,8 @@ static bool judge(const struct abx_policy *p, const struct abx__explain *ask,
         return abx_policy_deny(v, ABX_POLICY_UNKNOWN_ENDPOINT, "There is no endpoint of this name");
     if (!abx_policy_judge(p, rule, ask->who, v))
         return false;
-    return ask->path.ptr == NULL || judge_path(p, rule, ask, v);
+    return (ask->path.ptr == NULL || judge_path(p, rule, ask, v)) &&
+           (ask->user.ptr == NULL || abx__user_permits(p, rule, ask->user, v));
 }
 
 bool abx__explain_write(const struct abx_policy *p, const struct abx__explain *ask,

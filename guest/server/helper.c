@@ -1,6 +1,8 @@
 /* guest/server/helper.c: one program from start to end for a call, its output kept (helper.h). */
 #include "guest/server/helper.h"
 
+#include "guest/caps/environ.h"
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 
 #include <signal.h>
@@ -71,6 +73,7 @@ static const struct abx_run_ops ops = {.on_data = on_data, .on_end = on_end};
 static int start(struct helper *h, const struct abx__helper_spec *spec, struct abx_error *err)
 {
     struct abx__call *c = h->call;
+    struct abx__pair own[ABX_ENVIRON_OF_USER];
     struct abx_arena a; /* an environment may be larger than what a request's arena has left */
     struct abx_run_spec run = {.path = spec->program,
                                .search_path = c->server->path,
@@ -78,10 +81,11 @@ static int start(struct helper *h, const struct abx__helper_spec *spec, struct a
                                .envp = spec->envp,
                                .cwd = spec->cwd,
                                .timeout_ms = spec->timeout_ms,
+                               .user = spec->user,
                                .exec_fd = spec->exec_fd};
     abx_arena_init(&a, ARENA_MAX);
     if (run.envp == NULL)
-        run.envp = abx__environment_of(&c->who, NULL, 0, &a);
+        run.envp = abx__environment_of(&c->who, own, abx__user_variables(spec->user, own, 0), &a);
     int rc = run.envp ? abx__exec_start(c, &run, &ops, h, &h->run, err)
                       : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     abx_arena_done(&a);
@@ -107,7 +111,7 @@ void abx__helper_run(struct abx__call *c, const struct abx__helper_spec *spec,
     if (start(h, spec, &err) < 0) {
         helper_free(h);
         if (err.sys)
-            abx__call_fail_errno(c, err.sys, spec->argv[0]);
+            abx__call_fail_errno(c, err.sys, abx__user_failure(spec->user, &err, spec->argv[0]));
         else
             abx__call_fail(c, 500, "OSError", "%s", err.msg);
         return;

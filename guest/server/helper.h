@@ -1,6 +1,7 @@
 /* guest/server/helper.h: a program whose whole output a handler wants: git, an interpreter.
  * It ends with its call. Loop thread. */
 #pragma once
+#include "guest/caps/users.h"
 #include "guest/server/server_priv.h"
 
 struct abx__helper_spec { /* nothing of it is needed after the start */
@@ -9,8 +10,9 @@ struct abx__helper_spec { /* nothing of it is needed after the start */
     char *const *envp; /* NULL: that of the caller's programs */
     const char *cwd;   /* NULL: the server's */
     uint64_t timeout_ms;
-    size_t max;  /* bytes kept of each stream; the rest is read and dropped */
-    int exec_fd; /* a file for the child at number 3; 0: none */
+    size_t max;                  /* bytes kept of each stream; the rest is read and dropped */
+    const struct abx_user *user; /* NULL: the server's */
+    int exec_fd;                 /* a file for the child at number 3; 0: none */
 };
 struct abx__helper_result { /* texts live until the callback returns */
     struct abx_str out, errs;

@@ -1,5 +1,6 @@
 /* guest/server/in_force.c: the policy in force: loaded at the start, once the hosts are ready, and
  * again on SIGHUP; what a caller loses by that ends (security S21). Loop thread. */
+#include "guest/server/as_user.h"
 #include "guest/server/terminals.h"
 #include "guest/server/view.h"
 
@@ -65,10 +66,29 @@ static int say_mistake(const struct abx_error *err)
     return EXIT_MISTAKE;
 }
 
+/* A user of the list that nobody can be here. */
+static int check_users(const struct abx_policy *p)
+{
+    const char *why;
+    if (abx_policy_confine(p) != ABX_CONFINE_REQUIRE)
+        return 0; /* the start line warns, and a request is told */
+    struct abx_str user = abx__user_out_of_reach(p, &why);
+    if (user.ptr == NULL)
+        return 0;
+    fprintf(stderr,
+            "policy error: policy.confine.users: \"require\", and programs can not run as '%.*s': "
+            "%s\n",
+            (int)(user.len < 80 ? user.len : 80), user.ptr, why);
+    return EXIT_MISTAKE;
+}
+
 /* What `confine` asks for is there, and the views are made. 0, or how the program ends. */
 static int confine(struct abx_policy *p)
 {
     struct abx_error err = {0};
+    int rc = check_users(p);
+    if (rc != 0)
+        return rc;
     if (abx_policy_confine(p) == ABX_CONFINE_OFF)
         return abx__self_admits(p, &err) == 0 ? 0 : say_mistake(&err);
     struct abx_str token = abx_policy_short_token(p);

@@ -3,6 +3,7 @@
 #include "guest/server/lint_here.h"
 
 #include "guest/caps/tree.h"
+#include "guest/server/as_user.h"
 #include "lib/base/assert.h"
 #include "lib/base/buf.h"
 #include "lib/contract/contract.h"
@@ -145,6 +146,17 @@ static void lint_loopback(struct here *h)
             }
 }
 
+/* ---- LX27 ---- */
+
+static void lint_users(struct here *h)
+{
+    const char *why;
+    struct abx_str user = abx__user_out_of_reach(h->policy, &why);
+    if (user.ptr)
+        add(h, "LX27", false, "confine.users: programs can not run as '%.*s' here: %s",
+            (int)(user.len < 80 ? user.len : 80), user.ptr, why);
+}
+
 /* ---- LX26 ---- */
 
 static void lint_environment(struct here *h, const struct abx__policy_source *source,
@@ -175,6 +187,7 @@ void abx__lint_here(const struct abx__policy_source *source, const struct abx__p
     lint_roots(&h);
     lint_files(&h, source);
     lint_loopback(&h);
+    lint_users(&h);
     lint_environment(&h, source, args);
     abx_arena_done(&h.arena);
 }

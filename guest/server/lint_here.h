@@ -1,5 +1,5 @@
-/* guest/server/lint_here.h: findings that depend on this machine: LX10, LX17, LX18, LX26. policy.md
- * C6. */
+/* guest/server/lint_here.h: findings that depend on this machine: LX10, LX17, LX18, LX26, LX27.
+ * policy.md C6. */
 #pragma once
 #include "guest/server/policy_source.h"
 

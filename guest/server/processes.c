@@ -3,6 +3,7 @@
 #include "guest/server/processes_priv.h"
 #include "guest/server/view.h"
 
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 #include "lib/base/assert.h"
 #include "lib/base/time.h"
@@ -279,13 +280,14 @@ static void start(struct abx__job *j)
                                 .argv = x->argv,
                                 .envp = x->envp,
                                 .cwd = x->cwd,
+                                .user = x->user,
                                 .timeout_ms = deadline_of(c)};
     struct abx_process_spec process = {
         .tap = &tap, .tap_arg = p, .cmd = x->command, .has_stdin = p->has_stdin};
     if (abx__exec_keep(c, &spec, &process, &p->process, &err) < 0) {
         started_free(p);
         if (err.sys)
-            abx__call_fail_errno(c, err.sys, x->argv[0]);
+            abx__call_fail_errno(c, err.sys, abx__user_failure(x->user, &err, x->argv[0]));
         else
             abx__call_fail(c, 500, "OSError", "%s", err.msg);
         return;

@@ -1,5 +1,6 @@
 /* guest/server/serve.c: the verb serve: policy, bind, hosts, freeze, listen; and the end. Loop
  * thread. server.md 1, security S15. */
+#include "guest/server/as_user.h"
 #include "guest/server/audit_file.h"
 #include "guest/server/environment.h"
 #include "guest/server/helper.h"
@@ -301,6 +302,15 @@ static void put_confine(const struct abx_policy *p, char text[CONFINE_TEXT])
     abx_buf_put_c(&b, *comma ? ")" : "");
 }
 
+static void print_users(const struct abx__server *s)
+{
+    const char *why;
+    struct abx_str user = abx__user_out_of_reach(s->policy, &why);
+    if (user.ptr)
+        say(s, ABX_LOG_WARN, "warning: confine.users: programs can not run as '%.*s': %s",
+            ABX_STR_FMT(user), why);
+}
+
 static void print_missing(const struct abx__server *s)
 {
     if (strcmp(abx__views_memory(s->policy), "unsupported") == 0)
@@ -350,6 +360,7 @@ static void print_start(const struct abx__server *s)
         abx_policy_revision(s->policy), abx_policy_preset(s->policy), confine_text,
         abx__commands_count(s), names, abx_buf_failed(&b) ? ",..." : "");
     print_credentials(s);
+    print_users(s);
     if (abx_policy_confine(s->policy) != ABX_CONFINE_OFF)
         print_missing(s);
     print_lint(s);

@@ -65,6 +65,7 @@ enum { ABX__ARGV0 = 256 };
 /* The program that a call started last, for its audit line (policy.md C4). */
 struct abx__ran {
     char argv0[ABX__ARGV0]; /* cut; empty: none was started */
+    char user[ABX__ARGV0];  /* empty: the server's */
     int64_t pid;
     int exit_code; /* -N: ended by signal N */
     bool has_ended;

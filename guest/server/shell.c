@@ -1,6 +1,7 @@
 /* guest/server/shell.c: POST /shell: a program without a shell, run to its end. server-api.md 4.5.
  *
  * The checks that look at files run on the pool; the program is started on the loop. */
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 
 #include "lib/base/assert.h"
@@ -140,6 +141,7 @@ static void start(struct abx__job *j)
                                 .argv = x->argv,
                                 .envp = x->envp,
                                 .cwd = x->cwd,
+                                .user = x->user,
                                 .timeout_ms = x->timeout_ms};
     if (x->missing) {
         abx__call_fail_errno(c, x->missing, x->argv[0]);
@@ -159,7 +161,7 @@ static void start(struct abx__job *j)
     if (abx__exec_start(c, &spec, &ops, s, &s->running.run, &err) < 0) {
         shell_free(s);
         if (err.sys)
-            abx__call_fail_errno(c, err.sys, x->argv[0]);
+            abx__call_fail_errno(c, err.sys, abx__user_failure(x->user, &err, x->argv[0]));
         else
             abx__call_fail(c, 500, "OSError", "%s", err.msg);
         return;

@@ -3,6 +3,7 @@
  *
  * A slow client holds the program up; its deadline passes all the same. A client that leaves ends
  * the program, unless the request said "detach". */
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 #include "guest/server/text.h"
 
@@ -293,6 +294,7 @@ static void start(struct abx__job *j)
                                 .argv = x->argv,
                                 .envp = x->envp,
                                 .cwd = x->cwd,
+                                .user = x->user,
                                 .timeout_ms = x->timeout_ms};
     if (x->missing) {
         tell_failure(c, x->missing, x->argv[0]);
@@ -306,7 +308,7 @@ static void start(struct abx__job *j)
     if (abx__exec_start(c, &spec, &ops, s, &s->running.run, &err) < 0) {
         stream_free(s);
         if (err.sys)
-            tell_failure(c, err.sys, x->argv[0]);
+            tell_failure(c, err.sys, abx__user_failure(x->user, &err, x->argv[0]));
         else
             abx__call_fail(c, 500, "OSError", "%s", err.msg);
         return;

@@ -6,7 +6,9 @@
  * them. */
 #include "guest/server/terminals_priv.h"
 
+#include "guest/caps/environ.h"
 #include "guest/caps/tree.h"
+#include "guest/server/as_user.h"
 #include "guest/server/exec.h"
 #include "guest/server/terminals.h"
 #include "guest/server/text.h"
@@ -339,7 +341,8 @@ static const char *const shells[] = {"/bin/bash", "/bin/sh", "/bin/zsh", "/usr/b
                                      "/usr/bin/zsh"};
 
 struct ask {
-    struct abx_str shell;
+    struct abx_str shell, user_asked;
+    const struct abx_user *user; /* NULL: the server's */
     const char *path;
     uint16_t cols, rows;
     char **envp;
@@ -433,7 +436,8 @@ static bool make_env(struct abx__job *j, struct ask *a)
     json_t *value, *env = json_object_get(j->body, "env");
     const char *name;
     size_t n = 0;
-    struct abx__pair *pairs = abx_arena_array(&j->arena, json_object_size(env) + 1, sizeof(*pairs));
+    struct abx__pair *pairs =
+        abx_arena_array(&j->arena, json_object_size(env) + ABX_ENVIRON_OF_USER + 1, sizeof(*pairs));
     if (pairs == NULL)
         return abx__job_fail(j, 500, "MemoryError", "out of memory");
     if (json_object_get(env, "TERM") == NULL)
@@ -447,6 +451,9 @@ static bool make_env(struct abx__job *j, struct ask *a)
             pairs[n++] = (struct abx__pair){
                 abx_str(name), abx_str_n(json_string_value(value), json_string_length(value))};
     }
+    if (!abx__user_judge(j, a->user_asked, &a->user))
+        return false;
+    n = abx__user_variables(a->user, pairs, n);
     a->envp = abx__environment_of(&j->who, pairs, n, &j->arena);
     return a->envp || abx__job_fail(j, 500, "MemoryError", "out of memory");
 }
@@ -513,7 +520,7 @@ static int start_shell(struct abx__call *c, struct abx__terminal *t, const struc
 {
     char *name = abx_arena_c(c->req->arena, a->shell);
     char *argv[] = {name, NULL};
-    struct abx_run_spec spec = {.path = a->path, .argv = argv, .envp = a->envp};
+    struct abx_run_spec spec = {.path = a->path, .argv = argv, .envp = a->envp, .user = a->user};
     struct abx_process_spec process = {
         .cmd = a->shell, .has_pty = true, .cols = a->cols, .rows = a->rows};
     if (name == NULL)
@@ -570,7 +577,8 @@ static void start(struct abx__job *j)
 static void create_post(struct abx__call *c)
 {
     struct ask a = {0};
-    if (!read_shell(c, &a) || !read_size(c, &a) || !read_env(c) || !read_shares(c))
+    if (!read_shell(c, &a) || !read_size(c, &a) || !read_env(c) || !read_shares(c) ||
+        !abx__user_read(c, &a.user_asked))
         return;
     struct abx__job *j = abx__job_new(c, judge, ANSWER_BYTES);
     struct ask *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;

@@ -12,6 +12,7 @@
 #include "lib/base/log.h"
 #include "lib/policy/paths.h"
 #include "lib/proc/confine.h"
+#include "lib/proc/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -290,7 +291,7 @@ static int open_roots(struct views *v, const struct abx_policy_view *view, const
 
 bool abx__view_may_mount(void)
 {
-    return abx__system_has_capability(CAP_SYS_ADMIN);
+    return abx_proc_has_capability(CAP_SYS_ADMIN);
 }
 
 /* With a cgroup the processes of a caller are counted there, not those of the whole user. */

@@ -16,6 +16,7 @@
 #include "lib/base/log.h"
 #include "lib/base/time.h"
 #include "lib/policy/policy.h"
+#include "lib/proc/proc.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,7 +25,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -233,18 +233,10 @@ static bool are_equal(const struct abx__system_roots *a, const struct abx__syste
 
 /* ---- whether it has changed ---- */
 
-bool abx__system_has_capability(unsigned capability)
-{
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
-    return syscall(SYS_capget, &head, data) == 0 &&
-           (data[capability / 32].effective & 1U << capability % 32) != 0;
-}
-
 bool abx__system_is_held_by_modes(void)
 {
-    return geteuid() != 0 && !abx__system_has_capability(CAP_DAC_OVERRIDE) &&
-           !abx__system_has_capability(CAP_DAC_READ_SEARCH);
+    return geteuid() != 0 && !abx_proc_has_capability(CAP_DAC_OVERRIDE) &&
+           !abx_proc_has_capability(CAP_DAC_READ_SEARCH);
 }
 
 static void take_stamps(struct stamp *stamps)

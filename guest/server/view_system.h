@@ -32,8 +32,6 @@ const struct abx_confine_root *abx__system_items(const struct abx__system *s, si
  * it starts: an ordinary user, without capabilities against modes. Then its own layer leaves the
  * names there to the layers of its children, and theirs follow what /etc becomes (S26). */
 bool abx__system_is_held_by_modes(void);
-/** Whether this process has that capability, CAP_*. */
-bool abx__system_has_capability(unsigned capability);
 
 /** The mount namespace in which @hidden can not be opened; kept for all policies that hide the
  * same. Borrowed, or -errno. */

@@ -37,6 +37,7 @@ static const struct {
     [ABX_POLICY_LANGUAGE_NOT_ALLOWED] = {"language_not_allowed", 403, "PolicyDenied"},
     [ABX_POLICY_URL_NOT_ALLOWED] = {"url_not_allowed", 403, "PolicyDenied"},
     [ABX_POLICY_URL_DENIED] = {"url_denied", 403, "PolicyDenied"},
+    [ABX_POLICY_USER_NOT_ALLOWED] = {"user_not_allowed", 403, "PolicyDenied"},
     [ABX_POLICY_CONFINEMENT_UNAVAILABLE] = {"confinement_unavailable", 403, "PolicyDenied"},
     [ABX_POLICY_ENDPOINT_DISABLED] = {"endpoint_disabled", 404, "ValueError"},
     [ABX_POLICY_FILE_EXISTS] = {"file_exists", 409, "FileExistsError"},

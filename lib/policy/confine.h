@@ -45,7 +45,8 @@ struct abx_policy_confine {
         uint64_t value;
     } rlimits[ABX_RLIMIT__COUNT];
     bool nested_pty, privileged, allow_override;
-    struct abx_str_list users, hosts, origins;
+    struct abx_str_list users; /* names, and numbers in decimal: users.h */
+    struct abx_str_list hosts, origins;
     struct {
         struct abx_str file; /* ptr NULL: standard error */
         uint64_t max_bytes, keep;
@@ -82,6 +83,8 @@ int abx_policy_view(const struct abx_policy *p, const struct abx_policy_rule *ru
                     void *ctx, struct abx_arena *a, struct abx_policy_view *ret);
 /** The identity under which command hosts run: the document itself, wide (S30). */
 struct abx_policy_identity abx_policy_document_identity(void);
+/** The key `privileged`, for this caller: what it starts may gain privileges (S11). */
+bool abx_policy_keeps_privileges(const struct abx_policy *p, const struct abx_policy_identity *who);
 /** What is started through @rule runs code of the caller or of a repository (S02). */
 bool abx_policy_runs_programs(const struct abx_policy_rule *rule);
 /** Layers that some caller's view needs and @supported lacks. */

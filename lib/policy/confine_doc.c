@@ -98,14 +98,6 @@ static void read_names(struct abx__load *l, const struct abx_json_node *n, const
     *ret = list;
 }
 
-static void read_users(struct abx__load *l, const struct abx_json_node *n)
-{
-    read_names(l, n, "a list of users", &l->policy->confine.users);
-    if (l->policy->confine.users.count > 0)
-        abx__mistake(l, n,
-                     "not_built: processes run as the server's own user; leave the list empty");
-}
-
 static void read_hosts(struct abx__load *l, const struct abx_json_node *n)
 {
     read_names(l, n, "a list of host names", &l->policy->confine.hosts);
@@ -278,7 +270,7 @@ static const struct {
               {"privileged", read_privileged},
               {"read", read_read},
               {"rlimits", read_rlimits},
-              {"users", read_users},
+              {"users", abx__read_users},
               {"write", read_write}};
 
 void abx__confine_defaults(struct abx_policy_confine *c)

@@ -187,6 +187,8 @@ bool abx__shows_files(const struct abx_policy_rule *r, const struct abx_policy_i
 
 void abx__confine_defaults(struct abx_policy_confine *c);
 void abx__read_confine(struct abx__load *l, const struct abx_json_node *n);
+/* The list `users` of it. */
+void abx__read_users(struct abx__load *l, const struct abx_json_node *n);
 unsigned abx__view_needs(const struct abx_policy *p, const struct abx_policy_rule *rule,
                          const struct abx_policy_identity *who);
 

@@ -35,6 +35,11 @@ struct abx_policy_identity abx_policy_document_identity(void)
                                         .is_wide = true};
 }
 
+bool abx_policy_keeps_privileges(const struct abx_policy *p, const struct abx_policy_identity *who)
+{
+    return p->confine.privileged && who->is_wide;
+}
+
 /* ---- roots ---- */
 
 /* A set of folders, none beneath another. */
@@ -246,7 +251,7 @@ int abx_policy_view(const struct abx_policy *p, const struct abx_policy_rule *ru
     if (abx__view_hide(&(struct abx__hiding){p, rule, who, resolve, ctx, a}, ret) < 0)
         return -1;
     set_network(&c->network, ret);
-    ret->is_privileged = c->privileged && !ret->is_narrow;
+    ret->is_privileged = abx_policy_keeps_privileges(p, who);
     ret->needs = needs_of(p, ret);
     if (c->mode != ABX_CONFINE_OFF)
         ret->layers = ret->needs | ABX_LAYER_SIGNALS | ABX_LAYER_SECCOMP;

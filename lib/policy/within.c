@@ -405,20 +405,30 @@ static bool limits_of_processes_within(const struct abx_policy_confine *n,
     return true;
 }
 
+/* Of every mode: `users` opens what is closed without it, and where processes have another user
+ * `privileged` lets them gain privileges. */
+static bool users_within(const struct abx_policy_confine *n, const struct abx_policy_confine *w)
+{
+    return is_subset(n->users, w->users) &&
+           (n->users.count == 0 || !n->privileged || w->privileged);
+}
+
 static bool confine_within(const struct pair *p)
 {
     const struct abx_policy_confine *n = &p->narrow->confine, *w = &p->wide->confine;
     if (strictness(n->mode) < strictness(w->mode))
         return wider(p, "confine is \"%s\"", abx_confine_mode_name(n->mode));
+    if (!users_within(n, w))
+        return wider(p, "confine: programs run as more users");
     if (w->mode == ABX_CONFINE_OFF)
         return true;
     if (n->nested_pty && !w->nested_pty)
         return wider(p, "confine: terminals are not apart");
     if (!limits_of_processes_within(n, w))
         return wider(p, "confine: rlimits are higher");
-    if (!is_subset(n->users, w->users) || !is_subset(n->origins, w->origins) ||
-        !is_subset(n->hosts, w->hosts) || (w->hosts.count > 0 && n->hosts.count == 0))
-        return wider(p, "confine: more users, hosts or origins");
+    if (!is_subset(n->origins, w->origins) || !is_subset(n->hosts, w->hosts) ||
+        (w->hosts.count > 0 && n->hosts.count == 0))
+        return wider(p, "confine: more hosts or origins");
     return views_within(p);
 }
 

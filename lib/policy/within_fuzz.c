@@ -10,6 +10,7 @@
 #include "lib/policy/paths.h"
 #include "lib/policy/policy_priv.h"
 #include "lib/policy/url_guard.h"
+#include "lib/policy/users.h"
 #include "lib/policy/within.h"
 
 #include "lib/base/banned.h"
@@ -96,6 +97,9 @@ static const char *const confines[] = {
     "{\"mode\":\"auto\",\"rlimits\":{\"nofile\":64}}",
     "{\"mode\":\"auto\",\"privileged\":true}",
     "{\"mode\":\"auto\",\"nested_pty\":true,\"network\":{\"bind_ports\":[0,80],\"unix\":false}}",
+    "{\"users\":[\"a\"]}",
+    "{\"users\":[\"a\",7],\"privileged\":true}",
+    "{\"mode\":\"auto\",\"users\":[\"a\",\"8\"]}",
 };
 
 static void put_rule(struct chooser *c, struct abx_buf *out)
@@ -219,6 +223,28 @@ static void ask_programs(const struct both *b)
                    !abx_policy_env_visible(b->narrow, b->n, name));
         ABX_ASSERT(abx_policy_pty_env_check(b->w, name, &v) ||
                    !abx_policy_pty_env_check(b->n, name, &v));
+    }
+}
+
+/* Nobody that the wider one refuses, and nobody who may gain there what it may not. */
+static void ask_users(const struct both *b, const struct abx_policy_identity *n,
+                      const struct abx_policy_identity *w)
+{
+    const struct abx_policy_user users[] = {
+        {ABX_STR("a"), true, ABX_STR("a"), 1, false},
+        {ABX_STR("7"), true, ABX_STR("b"), 7, false},
+        {ABX_STR("c"), true, ABX_STR("c"), 8, false},
+        {ABX_STR("d"), true, ABX_STR("d"), 9, false},
+        {.asked = ABX_STR("a")},
+        {.asked = ABX_STR("e")},
+        {ABX_STR("own"), true, ABX_STR("own"), 10, true},
+    };
+    struct abx_policy_verdict v = {0};
+    for (size_t i = 0; i < ABX_COUNTOF(users); i++) {
+        bool is_allowed = abx_policy_user_check(b->narrow, b->n, &users[i], &v);
+        ABX_ASSERT(!is_allowed || abx_policy_user_check(b->wide, b->w, &users[i], &v));
+        ABX_ASSERT(!is_allowed || users[i].is_own || !abx_policy_keeps_privileges(b->narrow, n) ||
+                   abx_policy_keeps_privileges(b->wide, w));
     }
 }
 
@@ -382,6 +408,7 @@ static void ask_callers(const struct both *b)
         ABX_ASSERT(abx_policy_judge(b->wide, b->w, &w, &v));
         ABX_ASSERT(i < CALLERS);
         ask_process(b, &n, &w, &b->asked[i]);
+        ask_users(b, &n, &w);
         reached = true;
     }
     if (!reached)

@@ -124,6 +124,36 @@ CHILD_CODE static void set_ids(const struct abx__proc_start *s)
         fail(s, ABX__STAGE_UID, errno);
 }
 
+/* What takes a capability that the other ids do not have: the bounding set, and Landlock for one
+ * who is to keep what privileges it may gain. True: the confinement is applied. */
+CHILD_CODE static bool give_up_early(const struct abx__proc_start *s)
+{
+    bool keeps = s->confine != NULL ? s->confine->keeps_privileges : !s->spec->no_privileges;
+    if (!s->spec->set_ids)
+        return false;
+    if (!keeps && abx__privileges_bound() < 0)
+        fail(s, ABX__STAGE_PRIVILEGES, errno);
+    if (!keeps || s->confine == NULL)
+        return false;
+    int stage = abx__confine_apply(s->confine);
+    if (stage != 0)
+        fail(s, stage, errno);
+    return true;
+}
+
+/* The last steps. */
+CHILD_CODE static void give_up(const struct abx__proc_start *s, bool is_applied)
+{
+    int stage = 0;
+    if (s->confine != NULL && !is_applied)
+        stage = abx__confine_apply(s->confine);
+    else if (s->confine == NULL && s->spec->no_privileges &&
+             (abx__privileges_bound() < 0 || abx__privileges_drop() < 0))
+        stage = ABX__STAGE_PRIVILEGES;
+    if (stage != 0)
+        fail(s, stage, errno);
+}
+
 /* As a shell searches: the first that exists and may be run; a refusal is remembered. */
 CHILD_CODE _Noreturn static void exec_first(const struct abx__proc_start *s)
 {
@@ -175,6 +205,7 @@ CHILD_CODE int abx__proc_child(void *start)
     if (s.confine != NULL && s.confine->mounts_fd >= 0 &&
         abx__confine_enter_mounts(s.confine->mounts_fd) < 0)
         fail(&s, ABX__STAGE_MOUNTS, errno);
+    bool is_applied = give_up_early(&s);
     set_ids(&s);
     if (spec->cwd != NULL && chdir(spec->cwd) < 0)
         fail(&s, ABX__STAGE_CWD, errno);
@@ -185,8 +216,6 @@ CHILD_CODE int abx__proc_child(void *start)
             syscall(SYS_exit_group, 127);
     }
     abx__proc_reset_signals();
-    int stage = s.confine != NULL ? abx__confine_apply(s.confine) : 0;
-    if (stage != 0)
-        fail(&s, stage, errno);
+    give_up(&s, is_applied);
     exec_first(&s);
 }

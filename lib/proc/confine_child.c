@@ -1,6 +1,6 @@
 /* lib/proc/confine_child.c: a confinement is applied, between clone and exec: system calls only, as
  * in child.c. In this order: limits, then (the ids being set) capabilities, no_new_privs, Landlock,
- * seccomp. Security S06. */
+ * seccomp. What needs a capability that goes with the ids comes before them. Security S06, S84. */
 #include "lib/proc/proc_priv.h"
 
 #include <errno.h>
@@ -37,25 +37,31 @@ CHILD_CODE int abx__confine_limit(const struct abx__confine_child *c)
     return 0;
 }
 
-CHILD_CODE static int drop_capabilities(void)
+/* CAP_SETPCAP takes them out of the bounding set, so it is done before the ids change. */
+CHILD_CODE int abx__privileges_bound(void)
 {
-    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
     for (unsigned long cap = 0; cap <= LAST_CAPABILITY; cap++)
         /* EINVAL: no such capability. EPERM: without CAP_SETPCAP there is none to give back either,
          * and no_new_privs keeps a set-id file from bringing one. */
         if (syscall(SYS_prctl, PR_CAPBSET_DROP, cap, 0, 0, 0) < 0 && errno != EINVAL &&
             errno != EPERM)
             return -1;
-    if (syscall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+    return 0;
+}
+
+CHILD_CODE int abx__privileges_drop(void)
+{
+    struct __user_cap_header_struct head = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {{0}};
+    if (syscall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ||
+        syscall(SYS_capset, &head, none) < 0)
         return -1;
-    return (int)syscall(SYS_capset, &head, none);
+    return (int)syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
 CHILD_CODE int abx__confine_apply(const struct abx__confine_child *c)
 {
-    if (!c->keeps_privileges &&
-        (drop_capabilities() < 0 || syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0))
+    if (!c->keeps_privileges && (abx__privileges_bound() < 0 || abx__privileges_drop() < 0))
         return ABX__STAGE_PRIVILEGES;
     if (c->ruleset_fd >= 0 && syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) < 0)
         return ABX__STAGE_LANDLOCK;

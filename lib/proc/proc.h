@@ -38,6 +38,9 @@ struct abx_proc_spec {
     gid_t gid;
     const gid_t *groups;
     size_t group_count;
+    /* No capability in any set, that which bounds included, and no set-id program gives one (S84):
+     * also without `confine`, which says it for itself. */
+    bool no_privileges;
     int oom_score_adj;    /* INT_MIN: left alone; set where permitted. ABX_PROC_OOM_USER */
     bool reset_nice;      /* nice 0, I/O class none; set where permitted */
     bool new_session;     /* setsid; else a process group of its own. Implied by tty_fd */
@@ -45,6 +48,9 @@ struct abx_proc_spec {
     uint32_t umask;       /* 0: 022 */
     const struct abx_confine *confine; /* confine.h; NULL: as free as this process */
 };
+
+/** This thread has the capability (CAP_*) in force. */
+bool abx_proc_has_capability(int capability);
 
 struct abx_proc; /* a running child on a loop */
 typedef void abx_proc_exit_fn(struct abx_proc *p, const struct abx_proc_status *st, void *arg);

@@ -93,6 +93,11 @@ void abx__scope_count(struct abx_confine_scope *s, bool is_started);
 int abx__confine_enter_mounts(int mounts_fd);
 /** In the child, the last steps before the exec: 0, or the stage that failed, with errno. */
 int abx__confine_apply(const struct abx__confine_child *c);
+/** In the child, while it may: no capability can be had back. -1 with errno. */
+int abx__privileges_bound(void);
+/** In the child, for good: every other set is empty, and no program brings anything. -1 with errno.
+ */
+int abx__privileges_drop(void);
 
 struct abx__proc_start { /* everything a child needs, prepared by the parent */
     const struct abx_proc_spec *spec;

@@ -4,6 +4,7 @@
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
+#include "lib/proc/confine.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>
@@ -294,6 +295,69 @@ TEST(spawn_switches_ids)
     run_shell(&r, &spec, "id -u; id -g; id -G; grep CapEff /proc/self/status", out);
     assert_string_equal(out, "1234\n1234\n1234 1235\nCapEff:\t0000000000000000\n");
     run_done(&r);
+}
+
+/* S84, also where nothing else is confined; what bounds the sets is gone too, and stays. */
+TEST(s84_spawn_leaves_no_privileges)
+{
+    static const char show[] = "grep -E '^(Cap|NoNewPrivs)' /proc/self/status";
+    static const char *const none =
+        "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n"
+        "CapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n";
+    struct abx_error err = {0};
+    if (geteuid() != 0)
+        skip();
+    for (int i = 0; i < 3; i++) { /* by itself, by a confinement of no layer, the ids as they are */
+        struct run r;
+        char out[4096];
+        const struct abx_confine *confine = NULL;
+        run_init(&r);
+        struct abx_proc_spec spec = spec_of(test_env);
+        spec.set_ids = i < 2;
+        spec.uid = spec.gid = 1234;
+        spec.no_privileges = i != 1;
+        if (i == 1)
+            assert_int_equal(abx_confine_new(&(struct abx_confine_spec){0}, &confine, &err), 0);
+        spec.confine = confine;
+        run_shell(&r, &spec, show, out);
+        assert_string_equal(out, none);
+        abx_confine_unref(confine);
+        run_done(&r);
+    }
+}
+
+TEST(s84_spawn_keeps_what_programs_may_gain)
+{
+    if (geteuid() != 0)
+        skip();
+    struct run r;
+    char out[4096], own[4096];
+    struct abx_proc_spec spec = spec_of(test_env);
+    run_init(&r);
+    run_shell(&r, &spec, "grep CapBnd /proc/self/status", own);
+    abx_proc_close(r.proc);
+    r.exits = 0;
+    spec.set_ids = true;
+    spec.uid = spec.gid = 1234;
+    run_shell(&r, &spec, "grep CapBnd /proc/self/status", out);
+    assert_string_equal(out, own);
+    run_done(&r);
+}
+
+TEST(capabilities_are_asked_for_by_number)
+{
+    assert_false(abx_proc_has_capability(-1));
+    assert_false(abx_proc_has_capability(64));
+    FILE *f = fopen("/proc/self/status", "re");
+    char line[256];
+    uint64_t effective = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof(line), f))
+        if (strncmp(line, "CapEff:\t", 8) == 0)
+            effective = strtoull(line + 8, NULL, 16);
+    fclose(f);
+    for (int i = 0; i < 41; i++)
+        assert_int_equal(abx_proc_has_capability(i), (effective >> i & 1) != 0);
 }
 
 enum { STOPPED_UID = 1777666555, STOPPER_MS = 10000, STOPPED_CHILDREN = 20 };

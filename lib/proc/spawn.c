@@ -108,7 +108,7 @@ static pid_t clone_child(struct abx__proc_start *start, void *stack, int *ret_pi
     /* A child of other ids, or one that others of its view may signal, can be stopped by its own
      * kind before its exec: we may not stand still until then, nor may our memory be in its hands
      * (S06). */
-    if (!start->spec->set_ids && start->confine == NULL)
+    if (!start->spec->set_ids && !start->spec->no_privileges && start->confine == NULL)
         flags |= CLONE_VM | CLONE_VFORK;
     sigset_t old;
     abx__proc_block_signals(&old); /* no handler of ours may run in the child */
