@@ -17,6 +17,7 @@
 #include "lib/base/time.h"
 #include "lib/contract/contract.h"
 #include "lib/proc/confine.h"
+#include "lib/proc/proc.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -555,6 +556,7 @@ static int prepare(struct abx__server *s)
     abx_list_init(&s->terminals);
     abx__tickets_init(&s->tickets);
     abx_list_init(&s->code_contexts);
+    abx_proc_prefer_latency();
 #ifndef ABX_SANITIZED /* LeakSanitizer looks at itself by ptrace */
     prctl(PR_SET_DUMPABLE, 0);
 #endif

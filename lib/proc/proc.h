@@ -70,6 +70,10 @@ int abx_proc_signal(struct abx_proc *p, int signum);
 /** SIGKILL to every process of the session @sid: those whose leader is gone too. Blocks on /proc.
  */
 void abx_proc_kill_session(pid_t sid);
+/** For a process that others wait for: from now on the calling thread, and threads made later, run
+ *  soon rather than long (Linux 6.12; else nothing changes). Their share of the processor stays the
+ *  same. A child does so until it has become its program. */
+void abx_proc_prefer_latency(void);
 /** Lets go of the object; a still running child goes on and is reaped in the background. */
 void abx_proc_close(struct abx_proc *p);
 /** Lets go for good: nobody here reaps the child any more. For a program that ends before it. */

@@ -107,6 +107,8 @@ struct abx__proc_start { /* everything a child needs, prepared by the parent */
     pid_t parent;
     const struct abx__confine_child *confine; /* NULL: not confined */
 };
+/** A child that has become its program runs as long at a time as others do. */
+void abx__proc_usual_slice(pid_t pid);
 /** Becomes the program of @start or reports why not. May share its memory with the parent. */
 int abx__proc_child(void *start);
 /** As a clone of @start by this process, but in the domain of the scope. The pid of our child and

@@ -19,6 +19,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -621,4 +622,35 @@ TEST(reap_any_peeks_then_reaps)
     assert_int_equal(abx_proc_reap_any(&st), pid);
     assert_int_equal(st.exit_code, 3);
     assert_int_equal(abx_proc_reap_any(&st), -ECHILD);
+}
+
+/* 0: this kernel does not tell (before Linux 6.12). */
+static uint64_t slice_of(pid_t pid)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags, priorities, runtime, deadline, period;
+    } a = {0};
+    assert_int_equal(syscall(SYS_sched_getattr, pid, &a, sizeof(a), 0), 0);
+    return a.runtime;
+}
+
+/* Last: this process goes on with short slices. */
+TEST(short_slices_are_not_the_programs)
+{
+    struct run r;
+    struct abx_error err;
+    uint64_t usual = slice_of(0);
+    run_init(&r);
+    abx_proc_prefer_latency();
+    uint64_t hurried = slice_of(0);
+    char *argv[] = {(char[]){"sleep"}, (char[]){"60"}, NULL};
+    struct abx_proc_spec spec = spec_of(argv);
+    assert_int_equal(abx_proc_spawn(&r.loop, &spec, on_exit_count, &r, &r.proc, &err), 0);
+    uint64_t program = slice_of(abx_proc_pid(r.proc));
+    assert_int_equal(abx_proc_signal(r.proc, SIGKILL), 0);
+    run_wait(&r);
+    run_done(&r);
+    assert_int_equal(program, usual);
+    assert_true(usual == 0 ? hurried == 0 : hurried < usual);
 }

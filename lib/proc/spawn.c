@@ -225,6 +225,7 @@ static int start_child(const struct abx_proc_spec *spec, pid_t *ret_pid, int *re
         return waited < 0 ? abx_err_sys(err, waited, "start %s: stopped before it ran", spec->path)
                           : failure_error(spec, &f, err);
     }
+    abx__proc_usual_slice(pid);
     *ret_pid = pid;
     *ret_pidfd = pidfd;
     return 0;
