@@ -157,7 +157,8 @@ def c46_terminals_are_refused_by_the_published_close_codes():
         equal(ws.close_code, code or 1008)
         awaited(term.close())
     awaited(wide.pty.delete(made.session_id))
-    refused(lambda: awaited(server_client.ServerClient("http://127.0.0.1:1").pty.connect("x").open()), errors.ConnectionError_)
+    gone = server_client.ServerClient("http://127.0.0.1:1", pty_url="ws://127.0.0.1:1")  # not 9001: somebody may be there
+    refused(lambda: awaited(gone.pty.connect("x").open()), errors.ConnectionError_)
 
 
 @check
