@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -207,7 +206,7 @@ def terminals(server):
     term.expect("33 77")
     term.send("sleep 300\n")
     term.expect("sleep 300")
-    time.sleep(0.3)
+    until(lambda: servers.RUN.has_terminal(made.pid, "sleep"), "the program runs")
     term.signal("SIGINT")
     term.send("echo after-$?\n")
     term.expect("after-130")
