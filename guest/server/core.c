@@ -200,16 +200,6 @@ static void put_policy(struct abx_json_writer *w, const struct abx_policy *p)
     abx_json_end_object(w);
 }
 
-/* Beside the server's own. */
-static void put_users(struct abx_json_writer *w, struct abx_str_list users)
-{
-    abx_json_key(w, ABX_STR("users"));
-    abx_json_begin_array(w);
-    for (size_t i = 0; i < users.count; i++)
-        abx_json_str(w, users.items[i]);
-    abx_json_end_array(w);
-}
-
 /* The layers as they hold for what this caller starts. */
 static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
 {
@@ -227,7 +217,7 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
     abx_json_kv_c(w, "memory", abx__views_memory(c->policy));
     abx_json_kv_c(w, "chromium", abx__chromium_level(c->policy));
-    put_users(w, abx_policy_confinement(c->policy)->users);
+    put_list(w, "users", abx_policy_confinement(c->policy)->users); /* beside the server's own */
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

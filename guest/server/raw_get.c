@@ -181,8 +181,8 @@ static void raw_done(struct abx__job *j)
     char tag[ABX__TAG];
     uint64_t size = (uint64_t)r->st.st_size;
     struct abx_range range = {0, size};
-    abx__raw_tag(&r->st, ABX_CODING_IDENTITY,
-                 tag); /* ranges are of the file, never of its packing */
+    /* Ranges are of the file, never of its packing. */
+    abx__raw_tag(&r->st, ABX_CODING_IDENTITY, tag);
     int is_part = pick_range(c, size, tag, &range);
     enum abx_coding coding =
         abx_coding_pick(abx__call_header(c, "Accept-Encoding"), is_part != 0 || size == 0);
