@@ -176,8 +176,9 @@ static bool init_kept(void *arg, const unsigned char *hash)
 static void view_describe(void *arg, struct abx_json_writer *w)
 {
     const struct abx_state_page *page = arg;
-    abx_json_kv_bool(w, "hasUser", page->has_user);
-    if (!page->has_user)
+    bool has_user = page->no_user[0] == '\0';
+    abx_json_kv_bool(w, "hasUser", has_user);
+    if (!has_user)
         abx_json_kv_c(w, "noUser", page->no_user);
     abx_json_kv_i64(w, "provisions", atomic_load(&page->provisions));
     abx_json_key(w, ABX_STR("services"));
@@ -260,7 +261,7 @@ static int serve_envd(const struct abx_init_context *c)
                                  .state_fd = c->provision_fd,
                                  .tcp_port = port_of(ABX_ENV_ENVD_PORT, ABX_PORT_ENVD),
                                  .is_locked = c->locked,
-                                 .has_no_user = !c->page->has_user,
+                                 .has_no_user = c->page->no_user[0] != '\0',
                                  .describe = view_describe,
                                  .describe_arg = c->page,
                                  .loopback_guard = guard_is_on()};

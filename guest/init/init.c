@@ -92,7 +92,6 @@ static int setup(struct abx__init *in, const struct abx_init_options *o)
     if (!in->is_pid_one && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return -errno;
     in->page->service_count = (uint32_t)o->service_count;
-    in->page->has_user = o->no_user == NULL;
     snprintf(in->page->no_user, sizeof(in->page->no_user), "%s", o->no_user ? o->no_user : "");
     in->page->locked = o->locked;
     for (size_t i = 0; i < in->count; i++) {

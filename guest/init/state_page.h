@@ -29,8 +29,8 @@ struct abx_state_service {
 };
 struct abx_state_page {
     uint32_t service_count;
-    bool has_user;                   /* the account `user` exists; written before the first fork */
-    char no_user[ABX_STATE_WHY_MAX]; /* why it does not; written then too */
+    char no_user[ABX_STATE_WHY_MAX]; /* why the account `user` is missing; empty: it is there.
+                                      * Written before the first fork */
     bool locked;                     /* under the engine: only its channel provisions envd */
     _Atomic uint32_t provisions;     /* accepted so far */
     _Atomic uint32_t token_seq;      /* odd while the hash changes */
