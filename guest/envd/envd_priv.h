@@ -6,6 +6,7 @@
 #include "guest/caps/users.h"
 #include "guest/caps/watch.h"
 #include "guest/envd/envd.h"
+#include "lib/base/address.h"
 #include "lib/connect/rpc.h"
 #include "lib/http/channel.h"
 #include "lib/http/server.h"
@@ -15,7 +16,7 @@
 
 /* --- provisioning (state.c) --- */
 
-enum { ABX__TOKEN_MAX = 4096, ABX__STATE_MAX = 2 << 20 };
+enum { ABX__TOKEN_MAX = 4096, ABX__INIT_MAX = 1 << 20, ABX__STATE_MAX = 2 << 20 };
 
 /* What /init sets. Memory is the state's own arena. */
 struct abx__state {
@@ -45,6 +46,17 @@ const char *abx__state_refusal(const struct abx__state *now, struct abx_str body
                                struct abx_str header_token);
 /** Equal, in a time that does not tell where they differ. */
 bool abx__secret_eq(struct abx_str a, struct abx_str b);
+
+/* --- what /init puts into the system below a root (trust.c, hosts.c). Blocking, bounded --- */
+
+/** Whether @pem is certificates in PEM by their frames. INVALID_ARGUMENT. */
+int abx__trust_check(struct abx_str pem, struct abx_error *err);
+/** Puts @pem among the trusted roots, in the place of what an earlier call put there. */
+int abx__trust_install(const char *root, struct abx_str pem, struct abx_error *err);
+/** Whether @address is an IP address; @ret gets it. INVALID_ARGUMENT. */
+int abx__hosts_check(struct abx_str address, union abx_address *ret, struct abx_error *err);
+/** Names the events service at @address in etc/hosts, and at no other of its family. */
+int abx__hosts_set(const char *root, struct abx_str address, struct abx_error *err);
 
 /* --- the daemon (envd.c) --- */
 

@@ -110,6 +110,7 @@ TEST(state_refuses_bad_bodies)
                                        "{\"envVars\":{\"A\":1}}",
                                        "{\"envVars\":{\"\":\"1\"}}",
                                        "{\"envVars\":{\"A=\":\"1\"}}",
+                                       "{\"hyperloopIP\":\"events.example\"}",
                                        "{\"timestamp\":\"now\"}"};
     struct abx__state none, one;
     struct abx_error err = {0};
@@ -120,6 +121,33 @@ TEST(state_refuses_bad_bodies)
     }
     assert_int_equal(next(&none, "", &one, &err), 0);
     abx__state_done(&one);
+}
+
+TEST(state_tells_programs_where_the_events_service_is)
+{
+    static const struct {
+        const char *ip, *url;
+    } rows[] = {{"10.11.0.1", "http://10.11.0.1"}, {"fd00::1", "http://[fd00::1]"}};
+    struct abx__state now, next_one;
+    struct abx_error err = {0};
+    char body[128];
+    abx__state_init(&now);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        snprintf(body, sizeof(body), "{\"hyperloopIP\":\"%s\",\"envVars\":{\"A\":\"1\"}}",
+                 rows[i].ip);
+        assert_int_equal(next(&now, body, &next_one, &err), 0);
+        abx__state_done(&now);
+        now = next_one;
+        assert_int_equal(now.env_count, 2); /* the later address is in the place of the earlier */
+        assert_true(abx_str_is(now.envs[0].name, "E2B_EVENTS_ADDRESS"));
+        assert_true(abx_str_is(now.envs[0].value, rows[i].url));
+    }
+    assert_int_equal(next(&now, "{\"envVars\":{\"E2B_EVENTS_ADDRESS\":\"x\"}}", &next_one, &err),
+                     0);
+    assert_int_equal(next_one.env_count, 1); /* not the caller's to change, and kept without one */
+    assert_true(abx_str_is(next_one.envs[0].value, rows[1].url));
+    abx__state_done(&next_one);
+    abx__state_done(&now);
 }
 
 TEST(state_ignores_an_init_that_is_not_newer)

@@ -18,7 +18,7 @@
 #include "lib/base/banned.h"
 
 struct init_body {
-    struct abx_str token, timestamp, default_user, default_workdir;
+    struct abx_str token, timestamp, default_user, default_workdir, events_ip;
     bool has_token;
     struct abx_json_map envs;
 };
@@ -28,12 +28,15 @@ static const struct abx_json_field init_fields[] = {
     {"timestamp", ABX_JSON_STR, offsetof(struct init_body, timestamp)},
     {"defaultUser", ABX_JSON_STR, offsetof(struct init_body, default_user)},
     {"defaultWorkdir", ABX_JSON_STR, offsetof(struct init_body, default_workdir)},
+    {"hyperloopIP", ABX_JSON_STR, offsetof(struct init_body, events_ip)},
     {"envVars", ABX_JSON_MAP, offsetof(struct init_body, envs)},
     {0}};
 
+#define EVENTS_ADDRESS "E2B_EVENTS_ADDRESS"
+
 /* Once set they stay: a later init carries the caller's variables only. */
 static const char *const reserved_envs[] = {"E2B_SANDBOX", "E2B_SANDBOX_ID", "E2B_TEMPLATE_ID",
-                                            "E2B_EVENTS_ADDRESS"};
+                                            EVENTS_ADDRESS};
 
 void abx__state_init(struct abx__state *s)
 {
@@ -107,20 +110,33 @@ static int add_env(struct abx__state *s, struct abx_str name, struct abx_str val
     return 0;
 }
 
+/* Where the events service is, for the programs that ask the environment: the platform's to say. */
+static int add_events_address(struct abx__state *s, struct abx_str ip, struct abx_error *err)
+{
+    union abx_address a;
+    if (ip.len == 0)
+        return 0;
+    if (abx__hosts_check(ip, &a, err) < 0)
+        return -1;
+    const char *url = abx_arena_printf(
+        &s->arena, a.any.sa_family == AF_INET6 ? "http://[%.*s]" : "http://%.*s", ABX_STR_FMT(ip));
+    if (url == NULL || add_env(s, ABX_STR(EVENTS_ADDRESS), abx_str(url)) < 0)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "hyperloopIP: out of memory");
+    return 0;
+}
+
 static int copy_envs(const struct abx__state *now, const struct abx_json_map *given,
                      struct abx__state *next, struct abx_error *err)
 {
-    next->envs =
-        abx_arena_array(&next->arena, now->env_count + given->count + 1, sizeof(*next->envs));
-    bool ok = next->envs != NULL;
+    bool ok = true;
     for (size_t i = 0; ok && i < now->env_count; i++)
-        if (is_reserved(now->envs[i].name))
+        if (is_reserved(now->envs[i].name) && !find_env(next, now->envs[i].name))
             ok = add_env(next, now->envs[i].name, now->envs[i].value) == 0;
     for (size_t i = 0; ok && i < given->count; i++) {
         const struct abx_json_pair *p = &given->pairs[i];
         if (p->key.len == 0 || abx_str_chr(p->key, '=') >= 0)
             return abx_err_set(err, ABX_INVALID_ARGUMENT, "envVars: a name is empty or has a '='");
-        if (!is_reserved(p->key) || !find_env(now, p->key))
+        if (!is_reserved(p->key) || !find_env(next, p->key))
             ok = add_env(next, p->key, p->value) == 0;
     }
     return ok ? 0 : abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "envVars: too large");
@@ -146,6 +162,12 @@ static int fill(const struct abx__state *now, const struct init_body *b, struct 
         next->default_workdir.ptr == NULL)
         return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "out of memory");
     next->is_provisioned = true;
+    next->envs =
+        abx_arena_array(&next->arena, now->env_count + b->envs.count + 2, sizeof(*next->envs));
+    if (next->envs == NULL)
+        return abx_err_set(err, ABX_RESOURCE_EXHAUSTED, "envVars: too large");
+    if (add_events_address(next, b->events_ip, err) < 0)
+        return -1;
     return copy_envs(now, &b->envs, next, err);
 }
 
