@@ -28,7 +28,7 @@ struct abx_registry; /* what abx_commands_register() fills */
 struct abx_call;     /* one call; valid until its function returns */
 
 /** Runs a command. @args: a JSON object of what the caller gave, converted to the declared types.
- * Answer by abx_reply() or abx_fail(), once, before it returns. */
+ * Answer by abx_reply(), abx_fail() or abx_fail_with(), once, before it returns. */
 typedef void abx_command_fn(struct abx_call *call, const char *args, void *arg);
 
 struct abx_command_arg {
@@ -60,6 +60,11 @@ int abx_command_add(struct abx_registry *registry, const struct abx_command *com
 int abx_reply(struct abx_call *call, const char *json);
 /** Ends the call with an error: {"error": message, "type": type}. @status 400..599, else 500. */
 int abx_fail(struct abx_call *call, int status, const char *type, const char *message);
+/** As abx_fail(), and the members of @extra, a JSON object, stand in the body beside error and
+ * type; a "retry_after" of whole seconds is the header Retry-After too. NULL: none. -1 also: it is
+ * no object of at most 1 MiB (then the caller gets a 500 that says so). */
+int abx_fail_with(struct abx_call *call, int status, const char *type, const char *message,
+                  const char *extra);
 /** One item, JSON, of a result that comes in pieces: an event where the caller asked for events,
  * else an element of the list that the call ends with. Waits while the caller is slow. 0; -1: no
  * JSON, or the call is over (cancelled): return soon. */

@@ -22,7 +22,13 @@
 
 #include "lib/base/banned.h"
 
-enum { LINE_MAX_BYTES = 64 << 20, COMMANDS_MAX = 4096, CALLS_MAX = 128, READ_BYTES = 65536 };
+enum {
+    LINE_MAX_BYTES = 64 << 20,
+    COMMANDS_MAX = 4096,
+    CALLS_MAX = 128,
+    READ_BYTES = 65536,
+    EXTRA_MAX_BYTES = 1 << 20
+};
 
 struct command {
     char *name;
@@ -182,7 +188,16 @@ static int finish(struct abx_call *c, struct abx_buf *line)
     return 0;
 }
 
-static int fail_locked(struct abx_call *c, int status, const char *type, const char *message)
+/* A value may stand on several lines; blanks between its tokens are all alike. */
+static void put_value(struct abx_buf *out, const char *json)
+{
+    for (; *json; json++)
+        abx_buf_put_byte(out, *json == '\n' || *json == '\r' ? ' ' : *json);
+}
+
+/* @extra: a JSON object, or NULL. */
+static int fail_with_locked(struct abx_call *c, int status, const char *type, const char *message,
+                            const char *extra)
 {
     struct abx_buf line;
     abx_buf_init(&line, LINE_MAX_BYTES);
@@ -190,10 +205,19 @@ static int fail_locked(struct abx_call *c, int status, const char *type, const c
                  status >= 400 && status <= 599 ? status : 500);
     put_key(&line, "type", type ? type : "RuntimeError");
     put_key(&line, "message", message);
+    if (extra) {
+        abx_buf_put_c(&line, ",\"extra\":");
+        put_value(&line, extra);
+    }
     abx_buf_put_byte(&line, '}');
     int r = finish(c, &line);
     abx_buf_done(&line);
     return r;
+}
+
+static int fail_locked(struct abx_call *c, int status, const char *type, const char *message)
+{
+    return fail_with_locked(c, status, type, message, NULL);
 }
 
 int abx_fail(struct abx_call *c, int status, const char *type, const char *message)
@@ -216,11 +240,24 @@ static const char *checked(struct abx_call *c, const char *json)
     return NULL;
 }
 
-/* A value may stand on several lines; blanks between its tokens are all alike. */
-static void put_value(struct abx_buf *out, const char *json)
+static bool is_extra(const char *json)
 {
-    for (; *json; json++)
-        abx_buf_put_byte(out, *json == '\n' || *json == '\r' ? ' ' : *json);
+    struct abx_str s = abx_str(json);
+    return s.len <= EXTRA_MAX_BYTES && json[strspn(json, " \t\r\n")] == '{' && abx_scan_is_json(s);
+}
+
+int abx_fail_with(struct abx_call *c, int status, const char *type, const char *message,
+                  const char *extra)
+{
+    int r = -1;
+    pthread_mutex_lock(&lock);
+    if (extra == NULL || is_extra(extra))
+        r = fail_with_locked(c, status, type, message, extra);
+    else
+        fail_locked(c, 500, "ValueError",
+                    "the extra of an error is no JSON object of at most 1 MiB");
+    pthread_mutex_unlock(&lock);
+    return r;
 }
 
 static void send_head(struct abx_call *c)
