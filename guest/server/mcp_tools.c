@@ -1,5 +1,6 @@
 /* guest/server/mcp_tools.c: tools/list and tools/call: the caller's commands and endpoints. A call
  * becomes a request to this server with the caller's credentials (mcp_priv.h). Loop thread. */
+#include "guest/server/commands_priv.h"
 #include "guest/server/describe.h"
 #include "guest/server/mcp_priv.h"
 
@@ -458,6 +459,20 @@ static bool has_required(const struct abx__rpc *r, const struct abx_endpoint *e,
     return true;
 }
 
+/* Why a command that is there is no tool of this caller, as its endpoint would say; else that the
+ * name is none. */
+static const char *refusal_code(const struct abx__call *c, struct abx_str name)
+{
+    struct abx_policy_verdict v = {0};
+    const struct abx_policy_rule *run = abx_policy_rule(c->policy, ABX_STR("run_command"));
+    const struct abx__command *command = abx__command_find(c->server->commands, name);
+    if (command && run && !abx_policy_judge(c->policy, run, &c->who, &v))
+        return abx_policy_code_name(v.code);
+    if (command && abx_scope_missing(c->who.scopes, command->scopes).ptr)
+        return abx_policy_code_name(ABX_POLICY_MISSING_SCOPE);
+    return "unknown_tool";
+}
+
 void abx__tools_call(const struct abx__rpc *r)
 {
     struct abx__command_view command;
@@ -476,7 +491,8 @@ void abx__tools_call(const struct abx__rpc *r)
     } else if (find_command(r->call, text, &command)) {
         call_endpoint(r, run->endpoint, r->params ? (struct json_t *)(uintptr_t)r->params : args,
                       args);
-    } else {
+    } else { /* nobody judges it: the line of this call tells */
+        r->call->audit_code = refusal_code(r->call, text);
         abx__rpc_error(r, ABX__RPC_PARAMS, "there is no tool '%.*s' for this caller",
                        (int)(text.len < 100 ? text.len : 100), text.ptr);
     }
