@@ -111,24 +111,15 @@ static void begin_empty(struct abx_git_words *w, struct abx_arena *a)
 
 void abx_git_begin(struct abx_git_words *w, struct abx_arena *a)
 {
-    static const char *const settings[] = {"core.fsmonitor=false",
-                                           "core.hooksPath=/dev/null",
-                                           "core.pager=cat",
-                                           "core.sshCommand=/bin/false",
-                                           "core.askPass=/bin/false",
-                                           "core.editor=/bin/false",
-                                           "core.gitProxy=/bin/false",
-                                           "credential.helper=",
-                                           "gpg.program=/bin/false",
-                                           "log.showSignature=false",
-                                           "protocol.ext.allow=never",
-                                           "protocol.file.allow=user",
-                                           "diff.submodule=short",
-                                           "color.ui=false",
-                                           "gc.auto=0",
-                                           "maintenance.auto=false",
-                                           "fetch.recurseSubmodules=false",
-                                           NULL};
+    static const char *const settings[] = {
+        "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat",
+        "core.sshCommand=/bin/false", "core.askPass=/bin/false", "core.editor=/bin/false",
+        "core.gitProxy=/bin/false", "credential.helper=", "gpg.program=/bin/false",
+        /* files that are read, wherever they are */
+        "mailmap.file=", "diff.orderFile=/dev/null", "log.showSignature=false",
+        "protocol.ext.allow=never", "protocol.file.allow=user", "diff.submodule=short",
+        "color.ui=false", "gc.auto=0", "maintenance.auto=false", "fetch.recurseSubmodules=false",
+        NULL};
     begin_empty(w, a);
     for (size_t i = 0; settings[i]; i++) {
         abx_git_add(w, "-c");

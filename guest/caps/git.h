@@ -18,6 +18,14 @@ struct abx_git_place {
 bool abx_git_find(struct abx_str path, bool (*is_top)(void *ctx, struct abx_str folder), void *ctx,
                   struct abx_arena *a, struct abx_git_place *ret);
 
+/** False: out of bounds. May put the place that links lead to into *inout_path. */
+typedef bool abx_git_check_fn(void *ctx, struct abx_str *inout_path);
+/** Whether each folder passes that git would read beside @place because a file in it says so: the
+ * one that it shares with others (commondir), objects that it borrows (alternates), of those too.
+ * False also for files that can not be understood. Blocks. */
+bool abx_git_check_links(const struct abx_git_place *place, abx_git_check_fn *check, void *ctx,
+                         struct abx_arena *a);
+
 /* ---- what is run ---- */
 
 enum { ABX_GIT_WORDS = 1024 };

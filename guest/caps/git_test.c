@@ -73,6 +73,60 @@ TEST(git_finds_the_next_repository_above_up_to_the_root)
     abx_arena_done(&a);
 }
 
+/* ---- what it borrows ---- */
+
+struct asked {
+    struct abx_str refused;
+    size_t count;
+};
+
+static bool is_within(void *ctx, struct abx_str *inout_path)
+{
+    struct asked *asked = ctx;
+    asked->count++;
+    if (abx_str_starts(*inout_path, top))
+        return true;
+    asked->refused = *inout_path;
+    return false;
+}
+
+static bool borrows_within(struct abx_arena *a, const char *dir, struct asked *ret)
+{
+    struct abx_git_place p = {.dir = under(a, dir)};
+    *ret = (struct asked){.count = 0};
+    return abx_git_check_links(&p, is_within, ret, a);
+}
+
+TEST(git_what_a_repository_borrows_is_asked_for)
+{
+    struct abx_arena a;
+    struct asked asked;
+    abx_arena_init(&a, 1 << 20);
+    snprintf(top, sizeof(top), "/tmp/abx-git-XXXXXX");
+    assert_non_null(mkdtemp(top));
+    make_folder(&a, "/r/objects/info");
+    make_folder(&a, "/r/worktrees/w");
+    assert_true(borrows_within(&a, "/r", &asked));
+    make_file(&a, "/r/worktrees/w/commondir", "../..\n");
+    assert_true(borrows_within(&a, "/r/worktrees/w", &asked));
+    make_file(&a, "/r/objects/info/alternates", "# none\n\n/etc/objects\n");
+    assert_false(borrows_within(&a, "/r/worktrees/w", &asked));
+    assert_true(abx_str_is(asked.refused, "/etc/objects"));
+    make_folder(&a, "/quoted/objects/info");
+    make_file(&a, "/quoted/objects/info/alternates", "\"\\057etc\"\n");
+    assert_false(borrows_within(&a, "/quoted", &asked));
+    assert_null(asked.refused.ptr);
+    make_folder(&a, "/empty");
+    make_file(&a, "/empty/commondir", "\n");
+    assert_false(borrows_within(&a, "/empty", &asked));
+    make_folder(&a, "/round/objects/info"); /* borrows from itself, for ever */
+    make_file(&a, "/round/objects/info/alternates", "../objects\n../objects\n");
+    assert_false(borrows_within(&a, "/round", &asked));
+    assert_true(asked.count < 100);
+    abx_fd_remove_tree(AT_FDCWD, top);
+    abx_arena_done(&a);
+}
+
 /* ---- what is run ---- */
 
 static bool has_word(char *const *words, const char *word)

@@ -431,7 +431,9 @@ static int complete(struct abx__call *c, const struct abx_run_spec *spec, struct
     abx__views_refresh(c->policy);
     c->oom_kills = abx_confine_group_oom_kills(abx__exec_group(c));
     ret->spec.umask = c->server->umask;
-    ret->spec.confine = abx__view_of(c->policy, c->rule, &c->who);
+    const struct abx_confine *view = abx__view_of(c->policy, c->rule, &c->who);
+    if (view != NULL)
+        ret->spec.confine = view;
     ret->spec.keeps_privileges = abx_policy_keeps_privileges(c->policy, &c->who);
     if (ret->spec.cwd == NULL)
         ret->spec.cwd = abx__view_folder(c->policy, c->rule);

@@ -6,6 +6,7 @@
 #include "guest/server/helper.h"
 #include "lib/base/assert.h"
 #include "lib/policy/paths.h"
+#include "lib/proc/confine.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -46,6 +47,52 @@ static bool check_repository(struct abx__job *j, const struct abx__bounds *b, st
         return true;
     j->verdict = v;
     return false;
+}
+
+/* A place that the repository's own files name: commondir, alternates, links. */
+struct links {
+    struct abx__job *job;
+    const struct abx__bounds *bounds;
+    bool is_denied_itself; /* a deny pattern means all repositories */
+};
+
+static bool check_link(void *ctx, struct abx_str *inout_path)
+{
+    struct links *l = ctx;
+    struct abx_policy_verdict v = {0};
+    struct abx__path_ask ask = {.path = *inout_path, .op = ABX_OP_READ, .field = "repository"};
+    struct abx_str resolved = *inout_path;
+    if (!abx__bounds_judge(l->bounds, &ask, &resolved, &v) &&
+        (v.code != ABX_POLICY_PATH_DENIED || !l->is_denied_itself)) {
+        l->job->verdict = v;
+        return false;
+    }
+    *inout_path = resolved;
+    return true;
+}
+
+static bool check_links(struct abx__job *j, const struct abx__bounds *b,
+                        const struct abx_git_place *place)
+{
+    struct abx_policy_verdict v = {0};
+    struct abx__path_ask ask = {.path = place->dir, .op = ABX_OP_READ};
+    struct abx_str resolved;
+    struct links l = {j, b, !abx__bounds_judge(b, &ask, &resolved, &v)};
+    if (abx_git_check_links(place, check_link, &l, &j->arena))
+        return true;
+    if (j->verdict.code == ABX_POLICY_OK)
+        return git_error(j, "what it borrows from others can not be read", place->dir);
+    return false;
+}
+
+static bool keep_roots(struct abx__job *j, const struct abx__bounds *b, struct abx__git_plan *p)
+{
+    p->roots = abx_arena_array(&j->arena, b->root_count, sizeof(*p->roots));
+    if (p->roots == NULL)
+        return no_memory(j);
+    for (size_t i = 0; i < b->root_count; i++)
+        p->roots[p->root_count++] = b->roots[i].real;
+    return true;
 }
 
 static bool has_parent_step(struct abx_str path)
@@ -108,7 +155,8 @@ static bool plan_place(struct abx__job *j, struct abx__bounds *b, struct abx__gi
                          p->path);
     if (p->place.top.len == 0 && p->verb->needs_tree)
         return git_error(j, "this operation must be run in a work tree", p->path);
-    return check_repository(j, b, &p->place.dir);
+    return check_repository(j, b, &p->place.dir) && check_links(j, b, &p->place) &&
+           keep_roots(j, b, p);
 }
 
 static void plan(struct abx__job *j)
@@ -136,10 +184,18 @@ void abx__git_no_memory(struct abx__git *g)
     abx__call_fail(g->call, 500, "MemoryError", "out of memory");
 }
 
+/* Git quotes the first line of a file that blame.ignoreRevsFile names, whichever that is. */
+static struct abx_str without_quotes(struct abx_str said)
+{
+    return abx_str_starts(said, "fatal: invalid object name: ")
+               ? ABX_STR("fatal: blame.ignoreRevsFile names a file that is no list of commits")
+               : said;
+}
+
 /* What git itself says, without the line's end. */
 static void fail(struct abx__git *g, const struct abx__helper_result *r)
 {
-    struct abx_str said = r->errs;
+    struct abx_str said = without_quotes(r->errs);
     while (said.len && (said.ptr[said.len - 1] == '\n' || said.ptr[said.len - 1] == '\r'))
         said = abx_str_sub(said, 0, said.len - 1);
     if (r->by_deadline)
@@ -170,17 +226,25 @@ static void start(struct abx__git *g, struct abx_git_words *w, size_t max,
     if (base)
         env = abx_git_environment(base, &g->plan.place, w->arena);
     const char *cwd = abx_arena_c(w->arena, g->plan.path);
+    const struct abx_confine *held = NULL;
+    struct abx_error err = {0};
     if (w->argv == NULL || env == NULL || cwd == NULL) {
         abx__git_no_memory(g);
+        return;
+    }
+    if (abx__git_hold(g, &held, &err) < 0) {
+        abx__call_fail(g->call, 500, "OSError", "%s", err.msg);
         return;
     }
     struct abx__helper_spec spec = {.program = "git",
                                     .argv = w->argv,
                                     .envp = env,
                                     .cwd = cwd,
+                                    .confine = held,
                                     .timeout_ms = TIMEOUT_MS,
                                     .max = max};
     abx__helper_run(g->call, &spec, done, g);
+    abx_confine_unref(held); /* the child has it */
 }
 
 void abx__git_start(struct abx__git *g, const char *const *words, size_t max,
@@ -250,6 +314,19 @@ static bool keep(struct abx_arena *a, struct abx_str *s)
     return s->ptr != NULL;
 }
 
+static bool keep_all(struct abx_arena *a, struct abx__git_plan *p)
+{
+    struct abx_str *roots = abx_arena_array(a, p->root_count, sizeof(*roots));
+    for (size_t i = 0; roots && i < p->root_count; i++) {
+        roots[i] = p->roots[i];
+        if (!keep(a, &roots[i]))
+            return false;
+    }
+    p->roots = roots;
+    return roots && keep(a, &p->path) && keep(a, &p->file) && keep(a, &p->place.top) &&
+           keep(a, &p->place.dir);
+}
+
 /* The job goes: what is needed further on moves to the request. */
 static void planned(struct abx__job *j)
 {
@@ -260,8 +337,7 @@ static void planned(struct abx__job *j)
     const struct abx__git_plan *p = j->data;
     if (g)
         *g = (struct abx__git){.call = c, .plan = *p};
-    if (g == NULL || !keep(ra, &g->plan.path) || !keep(ra, &g->plan.file) ||
-        !keep(ra, &g->plan.place.top) || !keep(ra, &g->plan.place.dir)) {
+    if (g == NULL || !keep_all(ra, &g->plan)) {
         abx__call_fail(c, 500, "MemoryError", "out of memory");
         return;
     }

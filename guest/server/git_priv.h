@@ -2,6 +2,7 @@
 #pragma once
 #include "guest/caps/git.h"
 #include "guest/server/server_priv.h"
+#include "lib/proc/confine.h"
 
 struct abx__git;
 struct abx__git_verb {
@@ -15,6 +16,8 @@ struct abx__git_plan {
     struct abx_str path; /* resolved folder */
     struct abx_str file; /* as given, beneath path; ptr NULL: none */
     struct abx_git_place place;
+    struct abx_str *roots; /* resolved: what git may read, and the system */
+    size_t root_count;
 };
 struct abx__git {
     struct abx__call *call;
@@ -37,3 +40,10 @@ bool abx__git_read_names(struct abx__git *g, struct abx_str *inout_text, bool is
 void abx__git_put_diff(const struct abx__git *g, struct abx_json_writer *w, struct abx_str out,
                        bool is_cut);
 void abx__git_no_memory(struct abx__git *g);
+
+/* ---- git_held.c ---- */
+
+/** What the kernel holds git to where no `confine` does: reading the roots of its rule and the
+ * system. *ret has one reference; NULL: this kernel can not, or git lies elsewhere. Loop thread. -1
+ * with @err. */
+int abx__git_hold(const struct abx__git *g, const struct abx_confine **ret, struct abx_error *err);

@@ -81,6 +81,7 @@ static int start(struct helper *h, const struct abx__helper_spec *spec, struct a
                                .envp = spec->envp,
                                .cwd = spec->cwd,
                                .timeout_ms = spec->timeout_ms,
+                               .confine = spec->confine,
                                .user = spec->user,
                                .exec_fd = spec->exec_fd};
     abx_arena_init(&a, ARENA_MAX);

@@ -7,8 +7,9 @@
 struct abx__helper_spec { /* nothing of it is needed after the start */
     const char *program;  /* absolute, or searched in the server's PATH */
     char *const *argv;
-    char *const *envp; /* NULL: that of the caller's programs */
-    const char *cwd;   /* NULL: the server's */
+    char *const *envp;                 /* NULL: that of the caller's programs */
+    const char *cwd;                   /* NULL: the server's */
+    const struct abx_confine *confine; /* where `confine` holds nothing; NULL: nothing does */
     uint64_t timeout_ms;
     size_t max;                  /* bytes kept of each stream; the rest is read and dropped */
     const struct abx_user *user; /* NULL: the server's */

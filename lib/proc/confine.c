@@ -306,6 +306,7 @@ static int fill(struct abx_confine *c, const struct abx_confine_spec *spec)
     if (spec->keeps_privileges) /* a filter would need no_new_privs, or be undone by root */
         c->layers &= ABX_CONFINE_FILES | ABX_CONFINE_SIGNALS;
     c->child.keeps_privileges = spec->keeps_privileges;
+    c->child.keeps_capabilities = spec->keeps_capabilities;
     c->child.limit_count = spec->limit_count;
     memcpy(c->child.limits, spec->limits, sizeof(c->child.limits));
     int r = copy_roots(c, spec);

@@ -104,7 +104,8 @@ struct abx_confine_spec {
     /* Chromium may make its own sandbox: user namespaces, and of processes and networks in them,
      * and chroot; no others. What it mounts, which sockets it has: as everybody (security S19). */
     bool is_chromium;
-    bool keeps_privileges; /* sudo works: no no_new_privs, no seccomp, capabilities stay */
+    bool keeps_privileges;   /* sudo works: no no_new_privs, no seccomp, capabilities stay */
+    bool keeps_capabilities; /* those of this process stay, and no program brings any */
     struct abx_confine_scope *scope; /* counted; NULL: each start is its own */
     struct abx_confine_group *group; /* counted; NULL: that of this process */
     int mounts_fd; /* of abx_confine_hide(), copied; 0 or -1: those of this process */

@@ -59,9 +59,18 @@ CHILD_CODE int abx__privileges_drop(void)
     return (int)syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
+CHILD_CODE static int give_up_privileges(const struct abx__confine_child *c)
+{
+    if (c->keeps_privileges)
+        return 0;
+    if (c->keeps_capabilities)
+        return (int)syscall(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    return abx__privileges_bound() < 0 ? -1 : abx__privileges_drop();
+}
+
 CHILD_CODE int abx__confine_apply(const struct abx__confine_child *c)
 {
-    if (!c->keeps_privileges && (abx__privileges_bound() < 0 || abx__privileges_drop() < 0))
+    if (give_up_privileges(c) < 0)
         return ABX__STAGE_PRIVILEGES;
     if (c->ruleset_fd >= 0 && syscall(SYS_landlock_restrict_self, c->ruleset_fd, 0) < 0)
         return ABX__STAGE_LANDLOCK;

@@ -67,7 +67,7 @@ struct abx__confine_child { /* what the child applies, by system calls alone */
     const struct sock_fprog *filters[ABX__FILTERS];
     size_t filter_count, limit_count;
     struct abx_confine_limit limits[ABX_CONFINE_LIMITS_MAX];
-    bool keeps_privileges;
+    bool keeps_privileges, keeps_capabilities;
 };
 /** The domain of a scope, to be entered by its keeper: a descriptor or -errno. */
 int abx__confine_scope_rules(void);
