@@ -5,6 +5,7 @@
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
 #include "lib/contract/contract.h"
+#include "lib/proc/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -128,42 +129,62 @@ static int map_self(uid_t uid, gid_t gid)
     return r < 0 ? r : abx_fd_write_file(AT_FDCWD, "/proc/self/gid_map", abx_str(text));
 }
 
+/* What an ordinary user is refused here is, on most machines, refused for a known reason. */
+static int refused(struct abx_error *err, int errnum, const char *what)
+{
+    const struct abx_userns_bar *bar = abx_userns_bar("/proc/sys", geteuid() == 0);
+    bool root_can = abx_userns_bar("/proc/sys", true) == NULL;
+    if (bar == NULL)
+        return abx_err_set(err, ABX_FAILED_PRECONDITION,
+                           "%s: %s; without user namespaces the engine has to run as root", what,
+                           strerror(errnum));
+    return abx_err_set(err, ABX_FAILED_PRECONDITION, "%s here (%s: %s): as root, run %s%s",
+                       bar->what, what, strerror(errnum), bar->next,
+                       root_can ? "; or run the engine as root" : "");
+}
+
 static int enter_keeper(int sock, struct abx__ids *ret, struct abx_error *err)
 {
     uid_t uid = getuid();
     gid_t gid = getgid();
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else /proc/self is root's, and so are the maps */
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-        return abx_err_set(err, ABX_FAILED_PRECONDITION,
-                           "user namespaces are refused here (errno %d): allow them "
-                           "(sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces) "
-                           "or run as root",
-                           errno);
+        return refused(err, errno, "make a user namespace");
     struct abx__rt_reply ask = {.magic = ABX__RT_MAGIC, .kind = ABX__RT_MAP_ME};
     char answer = 0;
     if (send(sock, &ask, sizeof(ask), MSG_NOSIGNAL) < 0 || recv(sock, &answer, 1, 0) != 1)
         return abx_err_sys(err, -EPIPE, "ask for the id maps");
     int r = answer == 'r' ? 0 : map_self(uid, gid);
     if (r < 0)
-        return abx_err_sys(err, r, "map uid %u", (unsigned)uid);
+        return refused(err, -r, "map the own uid");
     if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
-        return abx_err_sys(err, -errno, "become root of the keeper namespace");
+        return refused(err, errno, "become root of the keeper namespace");
     ret->level = answer == 'r' ? ABX__IDS_SUBUID : ABX__IDS_SHARED;
     ret->storage_base = answer == 'r' ? 1 : 0;
     return 0;
 }
 
+/* Sandboxes of root are in user namespaces too. */
+static int enter_as_root(struct abx__ids *ret, struct abx_error *err)
+{
+    const struct abx_userns_bar *bar = abx_userns_bar("/proc/sys", true);
+    if (bar != NULL)
+        return abx_err_set(err, ABX_FAILED_PRECONDITION, "%s here, also for root: run %s",
+                           bar->what, bar->next);
+    *ret = (struct abx__ids){.level = ABX__IDS_PRIVATE, .storage_base = ABX__IDS_STORAGE};
+    return unshare(CLONE_NEWNS) < 0
+               ? abx_err_sys(err, -errno, "mount namespace of the runtime side")
+               : 0;
+}
+
 int abx__ids_enter(int sock, struct abx__ids *ret, struct abx_error *err)
 {
-    if (geteuid() == 0) {
-        *ret = (struct abx__ids){.level = ABX__IDS_PRIVATE, .storage_base = ABX__IDS_STORAGE};
-        if (unshare(CLONE_NEWNS) < 0)
-            return abx_err_sys(err, -errno, "mount namespace of the runtime side");
-    } else if (enter_keeper(sock, ret, err) < 0) {
+    bool is_root = geteuid() == 0;
+    if ((is_root ? enter_as_root(ret, err) : enter_keeper(sock, ret, err)) < 0)
         return -1;
-    }
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        return abx_err_sys(err, -errno, "private mounts");
+        return is_root ? abx_err_sys(err, -errno, "private mounts")
+                       : refused(err, errno, "private mounts");
 #ifndef ABX_SANITIZED /* LeakSanitizer traces us at exit */
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 #endif
