@@ -1,23 +1,30 @@
 /* host/runtime/cgroup.c: a cgroup folder per sandbox and hierarchy (engine 2, security S67).
  *
- * v1: memory, pids, cpu, freezer. v2: the same through one folder where it has controllers, else
- * only for cgroup.kill; always fresh, since one kill poisons a v2 cgroup for later members. Names
- * are MOUNT/abx-HASH/sSLOT, HASH of the state folder, so two engines never meet. */
+ * v1: memory, pids, cpu, freezer, as root. v2: the same through one folder where it has
+ * controllers, else only for cgroup.kill; always fresh, since one kill poisons a v2 cgroup for
+ * later members. Names are TOP/abx-HASH/sSLOT, HASH of the state folder, so two engines never meet.
+ * TOP is where the hierarchy is mounted; of v2 rather the cgroup that the engine was started in, if
+ * that was handed to it (Delegate=yes), the only one for an ordinary user. Then the engine's own
+ * processes move to TOP/abx-HASH/engine, since one with processes hands no controllers down. */
 #include "host/runtime/runtime_priv.h"
 
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
+#include "lib/proc/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
 
-enum { MOUNTINFO_MAX = 1024 * 1024, PERIOD_US = 100000 };
+enum { TEXT_MAX = 1024 * 1024, PERIOD_US = 100000 };
+static const char all_controllers[] = "+memory +pids +cpu", level_none[] = "per-process",
+                  level_v2[] = "cgroup-v2";
 
 static const char *const controllers[] = {[ABX__CG_MEMORY] = "memory",
                                           [ABX__CG_PIDS] = "pids",
@@ -27,7 +34,7 @@ static const char *const controllers[] = {[ABX__CG_MEMORY] = "memory",
 _Static_assert(ABX_COUNTOF(controllers) == ABX__CG__COUNT, "one name per hierarchy");
 
 /* Knobs of a limit; the first rows must be writable, the optional ones follow where they exist. */
-enum limit { LIMIT_MEMORY, LIMIT_PIDS, LIMIT_CPU };
+enum limit { LIMIT_MEMORY, LIMIT_SWAP, LIMIT_PIDS, LIMIT_CPU };
 static const struct knob {
     enum abx__cgroup_kind kind;
     enum limit limit;
@@ -43,7 +50,7 @@ static const struct knob {
 };
 static const struct knob unified_knobs[] = {
     {ABX__CG_UNIFIED, LIMIT_MEMORY, "memory.max", false},
-    {ABX__CG_UNIFIED, LIMIT_MEMORY, "memory.swap.max", true},
+    {ABX__CG_UNIFIED, LIMIT_SWAP, "memory.swap.max", true}, /* v1 counts both together */
     {ABX__CG_UNIFIED, LIMIT_PIDS, "pids.max", false},
     {ABX__CG_UNIFIED, LIMIT_CPU, "cpu.max", false},
 };
@@ -93,43 +100,103 @@ static bool can_make(const char *parent)
     return true;
 }
 
-/* v2 has limits for us when the controllers are there and can be handed down. */
-static bool unified_has_limits(const char *parent)
+/* ---- v2 ---- */
+
+static bool has_controllers(const char *cgroup)
 {
-    char dir[192];
-    snprintf(dir, sizeof(dir), "%s", parent);
-    char *slash = strrchr(dir, '/');
+    return abx_cgroup_has(cgroup, "memory") && abx_cgroup_has(cgroup, "pids") &&
+           abx_cgroup_has(cgroup, "cpu");
+}
+
+static bool name_ours(const char *top, uint64_t hash, char out[192])
+{
+    return snprintf(out, 192, "%s/abx-%016llx", top, (unsigned long long)hash) < 192;
+}
+
+/* All the engine's processes are called abx... */
+static struct abx_cgroup_room room_of(const struct abx__cgroups *cg, char leaf[256])
+{
+    snprintf(leaf, 256, "%s/engine", cg->parents[ABX__CG_UNIFIED]);
+    return (struct abx_cgroup_room){
+        .path = cg->own, .leaf = leaf, .program = "abx", .controllers = abx_str(all_controllers)};
+}
+
+static void leave_own(const struct abx__cgroups *cg)
+{
+    char leaf[256], control[256];
+    struct abx_cgroup_room room = room_of(cg, leaf);
+    snprintf(control, sizeof(control), "%s/cgroup.subtree_control", cg->parents[ABX__CG_UNIFIED]);
+    (void)abx_fd_write_file(AT_FDCWD, control, ABX_STR("-memory -pids -cpu"));
+    abx_cgroup_give_back(&room);
+    (void)rmdir(leaf); /* stays while a sandbox, and with it a shim, lives */
+}
+
+/* In the cgroup @own that the engine was started in, if it may have others there. */
+static bool settle_in_own(struct abx__cgroups *cg, const char *own, uint64_t hash, bool rootful)
+{
+    char *parent = cg->parents[ABX__CG_UNIFIED], before[sizeof(cg->parents[0])], leaf[256];
+    if (strlen(own) >= sizeof(cg->own) || !abx_cgroup_is_given(own, !rootful) ||
+        !has_controllers(own))
+        return false;
+    memcpy(before, parent, sizeof(before));
+    memcpy(cg->own, own, strlen(own) + 1);
+    struct abx_cgroup_room room = room_of(cg, leaf);
+    bool made = name_ours(own, hash, parent) && (mkdir(parent, 0755) == 0 || errno == EEXIST);
+    if (made) {
+        room = room_of(cg, leaf);
+        if ((mkdir(leaf, 0755) == 0 || errno == EEXIST) && abx_cgroup_make_room(&room) == 0)
+            return true;
+        (void)rmdir(leaf);
+        (void)rmdir(parent);
+    }
+    memcpy(parent, before, sizeof(before));
+    cg->own[0] = 0;
+    return false;
+}
+
+/* Whether the top of the hierarchy, where @parent lies, hands all controllers down. They stay
+ * handed down: somebody else may count on them by the time that we end. */
+static bool settle_at_top(const char *parent)
+{
+    char top[192], control[256];
+    snprintf(top, sizeof(top), "%s", parent);
+    char *slash = strrchr(top, '/');
     if (slash == NULL)
         return false;
     *slash = 0;
-    ABX_AUTO_FD fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    ABX_AUTO_FREE char *text = NULL;
-    size_t len;
-    if (fd < 0 || abx_fd_read_file(fd, "cgroup.controllers", 4096, &text, &len) < 0)
-        return false;
-    return strstr(text, "memory") && strstr(text, "pids") && strstr(text, "cpu") &&
-           abx_fd_write_file(fd, "cgroup.subtree_control", ABX_STR("+memory +pids +cpu")) >= 0;
+    snprintf(control, sizeof(control), "%s/cgroup.subtree_control", top);
+    return has_controllers(top) &&
+           abx_fd_write_file(AT_FDCWD, control, abx_str(all_controllers)) >= 0;
+}
+
+/* ---- what there is ---- */
+
+void abx__cgroups_read(struct abx_str mounts, const char *own, const char *state_dir, bool rootful,
+                       struct abx__cgroups *ret)
+{
+    struct abx_str line;
+    uint64_t hash = hash_path(state_dir);
+    *ret = (struct abx__cgroups){.level = level_none};
+    while (rootful && abx_str_split(&mounts, '\n', &line))
+        read_mount(line, hash, ret);
+    for (int i = 0; i < ABX__CG__COUNT; i++)
+        if (!can_make(ret->parents[i]))
+            ret->parents[i][0] = 0;
+    if (ret->parents[ABX__CG_MEMORY][0] && ret->parents[ABX__CG_PIDS][0])
+        ret->level = "cgroup-v1";
+    else if ((own != NULL && settle_in_own(ret, own, hash, rootful)) ||
+             settle_at_top(ret->parents[ABX__CG_UNIFIED]))
+        ret->level = level_v2;
 }
 
 void abx__cgroups_find(const char *state_dir, bool rootful, struct abx__cgroups *ret)
 {
-    *ret = (struct abx__cgroups){.level = "per-process"};
     ABX_AUTO_FREE char *text = NULL;
-    size_t len;
-    if (!rootful ||
-        abx_fd_read_file(AT_FDCWD, "/proc/self/mountinfo", MOUNTINFO_MAX, &text, &len) < 0)
-        return;
-    struct abx_str rest = {text, len}, line;
-    while (abx_str_split(&rest, '\n', &line))
-        read_mount(line, hash_path(state_dir), ret);
-    for (int i = 0; i < ABX__CG__COUNT; i++)
-        if (!can_make(ret->parents[i]))
-            ret->parents[i][0] = 0;
-    if (ret->parents[ABX__CG_MEMORY][0] && ret->parents[ABX__CG_PIDS][0]) {
-        ret->level = "cgroup-v1";
-    } else if (unified_has_limits(ret->parents[ABX__CG_UNIFIED])) {
-        ret->level = "cgroup-v2";
-    }
+    size_t len = 0;
+    char own[PATH_MAX];
+    bool has_own = abx_cgroup_own(own, sizeof(own)) == 0;
+    (void)abx_fd_read_file(AT_FDCWD, "/proc/self/mountinfo", TEXT_MAX, &text, &len);
+    abx__cgroups_read(abx_str_n(text, len), has_own ? own : NULL, state_dir, rootful, ret);
 }
 
 static void limit_text(enum abx__cgroup_kind kind, enum limit what, const struct abx__limits *l,
@@ -138,6 +205,9 @@ static void limit_text(enum abx__cgroup_kind kind, enum limit what, const struct
     switch (what) {
     case LIMIT_MEMORY:
         snprintf(out, 48, "%llu", (unsigned long long)l->memory_mb << 20);
+        return;
+    case LIMIT_SWAP:
+        snprintf(out, 48, "0");
         return;
     case LIMIT_PIDS:
         snprintf(out, 48, "%u", l->pids_max);
@@ -151,10 +221,10 @@ static void limit_text(enum abx__cgroup_kind kind, enum limit what, const struct
 bool abx__cgroups_knob(const struct abx__cgroups *cg, size_t index, uint32_t slot,
                        const struct abx__limits *l, struct abx__knob *ret)
 {
-    bool unified = strcmp(cg->level, "cgroup-v2") == 0;
+    bool unified = strcmp(cg->level, level_v2) == 0;
     const struct knob *rows = unified ? unified_knobs : knobs;
     size_t count = unified ? ABX_COUNTOF(unified_knobs) : ABX_COUNTOF(knobs);
-    if (index >= count || strcmp(cg->level, "per-process") == 0)
+    if (index >= count || strcmp(cg->level, level_none) == 0)
         return false;
     const struct knob *k = &rows[index];
     ret->path[0] = 0;
@@ -174,14 +244,19 @@ int abx__cgroups_open(const struct abx__cgroups *cg, struct abx_error *err)
             return abx_err_sys(err, -errno, "cgroup %s", cg->parents[i]);
         char control[256];
         snprintf(control, sizeof(control), "%s/cgroup.subtree_control", cg->parents[i]);
-        if (i == ABX__CG_UNIFIED && strcmp(cg->level, "cgroup-v2") == 0)
-            (void)abx_fd_write_file(AT_FDCWD, control, ABX_STR("+memory +pids +cpu"));
+        int r = i == ABX__CG_UNIFIED && strcmp(cg->level, level_v2) == 0
+                    ? abx_fd_write_file(AT_FDCWD, control, abx_str(all_controllers))
+                    : 0;
+        if (r < 0) /* without them the level would be a lie */
+            return abx_err_sys(err, r, "cgroup %s", control);
     }
     return 0;
 }
 
 void abx__cgroups_close(const struct abx__cgroups *cg)
 {
+    if (cg->own[0] != 0)
+        leave_own(cg);
     for (int i = 0; i < ABX__CG__COUNT; i++)
         if (cg->parents[i][0] != 0)
             (void)rmdir(cg->parents[i]); /* stays while a sandbox lives */

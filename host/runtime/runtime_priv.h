@@ -113,7 +113,8 @@ enum abx__cgroup_kind {
     ABX__CG__COUNT
 };
 struct abx__cgroups {
-    char parents[ABX__CG__COUNT][192]; /* MOUNT/abx-HASH; "" where there is none */
+    char parents[ABX__CG__COUNT][192]; /* TOP/abx-HASH; "" where there is none */
+    char own[192];                     /* of v2 the TOP that the engine was in; "": another one */
     const char *level;                 /* of struct abx_isolation */
 };
 struct abx__limits {
@@ -121,6 +122,9 @@ struct abx__limits {
 };
 /** Finds what this machine has. @state_dir names our folder. */
 void abx__cgroups_find(const char *state_dir, bool rootful, struct abx__cgroups *ret);
+/** The same, by the text of mountinfo and the v2 cgroup of this process; @own NULL: none. */
+void abx__cgroups_read(struct abx_str mounts, const char *own, const char *state_dir, bool rootful,
+                       struct abx__cgroups *ret);
 /** Makes our own folder in each hierarchy; close() removes it if no sandbox is in it. The
  *  sandboxes' folders in it are made by their shims: the kernel's lock is held for long in a join.
  */
