@@ -6,16 +6,16 @@
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/base/parse.h"
+#include "lib/proc/cgroup.h"
+#include "lib/proc/userns.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
@@ -72,15 +72,14 @@ static void check_kernel(const struct cli *cli, struct finding *f)
 static void check_userns(const struct cli *cli, struct finding *f)
 {
     (void)cli;
-    int64_t max = 1, clone = 1;
-    (void)read_number("/proc/sys/user/max_user_namespaces", &max);
-    (void)read_number("/proc/sys/kernel/unprivileged_userns_clone", &clone);
-    if (max == 0)
-        say(f, MISSING, "user namespaces are off: sysctl user.max_user_namespaces=65536");
-    else if (geteuid() != 0 && clone == 0)
-        say(f, MISSING, "they are for root only: sysctl kernel.unprivileged_userns_clone=1");
-    else
+    int64_t max = 0;
+    const struct abx_userns_bar *bar = abx_userns_bar("/proc/sys", geteuid() == 0);
+    if (bar != NULL)
+        say(f, MISSING, "%s: %s", bar->what, bar->next);
+    else if (read_number("/proc/sys/user/max_user_namespaces", &max))
         say(f, OK, "up to %lld", (long long)max);
+    else
+        say(f, NOTE, "user.max_user_namespaces can not be read");
 }
 
 static void check_ids(const struct cli *cli, struct finding *f)
@@ -102,29 +101,72 @@ static void check_ids(const struct cli *cli, struct finding *f)
             name);
 }
 
+static bool has_limits(const char *cgroup)
+{
+    return abx_cgroup_has(cgroup, "memory") && abx_cgroup_has(cgroup, "pids") &&
+           abx_cgroup_has(cgroup, "cpu");
+}
+
+static bool has_user_manager(void)
+{
+    const char *run = getenv("XDG_RUNTIME_DIR");
+    char path[PATH_MAX];
+    return run != NULL && snprintf(path, sizeof(path), "%s/systemd/private", run) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+/* An engine that was started where the doctor is asked. */
+static void check_limits_of_user(struct finding *f)
+{
+    char own[PATH_MAX];
+    bool v2 = abx_cgroup_own(own, sizeof(own)) == 0;
+    if (v2 && abx_cgroup_is_given(own, true) && has_limits(own))
+        say(f, OK, "cgroup v2, in %s", own);
+    else if (v2 && has_user_manager())
+        say(f, NOTE,
+            "per-process only (memory and fork bombs are not contained). To have them contained: "
+            "systemd-run --user --scope -p Delegate=yes abx up --detach");
+    else
+        say(f, NOTE, "per-process only (memory and fork bombs are not contained without root)");
+}
+
 static void check_limits(const struct cli *cli, struct finding *f)
 {
     (void)cli;
-    struct statfs s;
-    bool v2 = statfs("/sys/fs/cgroup", &s) == 0 && s.f_type == CGROUP2_SUPER_MAGIC;
-    bool v1 =
-        access("/sys/fs/cgroup/memory", W_OK) == 0 && access("/sys/fs/cgroup/pids", W_OK) == 0;
+    static const char top[] = "/sys/fs/cgroup";
     if (geteuid() != 0)
-        say(f, NOTE, "per-process only (memory and fork bombs are not contained without root)");
-    else if (v2 || v1)
-        say(f, OK, "cgroup %s", v2 ? "v2" : "v1");
+        check_limits_of_user(f);
+    else if (access("/sys/fs/cgroup/memory/cgroup.procs", W_OK) == 0 &&
+             access("/sys/fs/cgroup/pids/cgroup.procs", W_OK) == 0)
+        say(f, OK, "cgroup v1");
+    else if (has_limits(top) && access(top, W_OK) == 0)
+        say(f, OK, "cgroup v2");
     else
-        say(f, NOTE, "no writable cgroup hierarchy: per-process only");
+        say(f, NOTE, "no writable cgroup hierarchy with memory, pids and cpu: per-process only");
+}
+
+/* Whether the kernel fetches it when somebody first mounts one, whoever that is. */
+static bool is_module(const char *file)
+{
+    struct utsname u;
+    char path[PATH_MAX];
+    ABX_AUTO_FREE char *text = NULL;
+    if (uname(&u) < 0)
+        return false;
+    snprintf(path, sizeof(path), "/lib/modules/%s/modules.dep", u.release);
+    return abx_fd_read_file(AT_FDCWD, path, 16 << 20, &text, NULL) >= 0 &&
+           strstr(text, file) != NULL;
 }
 
 static void check_overlay(const struct cli *cli, struct finding *f)
 {
     (void)cli;
     ABX_AUTO_FREE char *text = NULL;
-    bool known = abx_fd_read_file(AT_FDCWD, "/proc/filesystems", 65536, &text, NULL) == 0 &&
-                 strstr(text, "\toverlay\n") != NULL;
-    if (known)
+    if (abx_fd_read_file(AT_FDCWD, "/proc/filesystems", 65536, &text, NULL) == 0 &&
+        strstr(text, "\toverlay\n") != NULL)
         say(f, OK, "overlayfs");
+    else if (is_module("/overlay.ko"))
+        say(f, OK, "overlayfs, a module that is loaded when it is first needed");
     else
         say(f, MISSING, "the kernel has no overlayfs loaded: modprobe overlay");
 }
