@@ -137,6 +137,21 @@ static bool check_timeout(struct abx__call *c, int64_t timeout_s)
     return true;
 }
 
+/* What no program could get; said here, where the caller is told, and not by the sandbox's /init.
+ */
+static bool check_envs(struct abx__call *c, const struct abx_json_map *envs)
+{
+    for (size_t i = 0; i < envs->count; i++) {
+        struct abx_str name = envs->pairs[i].key;
+        if (name.len == 0 || abx_str_chr(name, '=') >= 0) {
+            abx__api_fail(c, 400, "envVars: '%.*s' is no name: it is empty or has a '='",
+                          ABX_STR_FMT(abx_str_sub(name, 0, 100)));
+            return false;
+        }
+    }
+    return true;
+}
+
 static void server_tokens(struct abx__call *c)
 {
     ABX_AUTO_BUF b = {.max = ABX__MESSAGE_MAX};
@@ -285,7 +300,7 @@ static void sandboxes_create(struct abx__call *c)
         return;
     if (!b.has_timeout)
         b.timeout_s = is_v2 ? ABX_SANDBOX_TIMEOUT_V2_S : ABX_SANDBOX_TIMEOUT_V1_S;
-    if (!check_timeout(c, b.timeout_s))
+    if (!check_timeout(c, b.timeout_s) || !check_envs(c, &b.envs))
         return;
     if (b.has_gpu) {
         abx__api_fail(c, 400, "gpu: sandboxes of this engine have none; leave `gpu` out");

@@ -171,6 +171,8 @@ TEST(create_refuses_what_it_can_not_do)
         {"{\"templateID\":\"host\",\"mcp\":{}}", 501, "mcp"},
         {"{\"templateID\":\"host\",\"gpu\":\"T4\"}", 400, "gpu"},
         {"{\"templateID\":\"host\",\"metadata\":{\"a\":1}}", 400, "metadata"},
+        {"{\"templateID\":\"host\",\"envVars\":{\"A=B\":\"c\"}}", 400, "envVars: 'A=B' is no name"},
+        {"{\"templateID\":\"host\",\"envVars\":{\"\":\"c\"}}", 400, "envVars: '' is no name"},
     };
     kit_setup();
     for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
