@@ -17,8 +17,8 @@ enum { COMMAND_BYTES = 16 * 1024 };
 #define EPOCH "SOURCE_DATE_EPOCH=1767225600"
 
 #define PACKAGES_BASE                                                                              \
-    "bash,coreutils,ca-certificates,curl,git,iproute2,procps,python3,python3-pip,python3-venv,"    \
-    "sudo,tzdata"
+    "bash,coreutils,ca-certificates,curl,git,iproute2,procps,python3,python-is-python3,"           \
+    "python3-pip,python3-venv,sudo,tzdata"
 static const char packages_base[] = PACKAGES_BASE;
 /* What the kernels of the code interpreter use where they find it. */
 static const char packages_interpreter[] = PACKAGES_BASE
