@@ -1,5 +1,6 @@
 /* cli/main.c: abx: finds the command, runs it, ends with its exit code. */
 #include "cli/cli.h"
+#include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/contract/contract.h"
 #include "lib/proc/proc.h"
@@ -8,6 +9,19 @@
 #include <stdlib.h>
 
 #include "lib/base/banned.h"
+
+/* Flags go before the environment: what exports name is not the engine that --state means. */
+static void follow_state(const struct cli_values *v)
+{
+    static const char *const exports[] = {"ABX_SANDBOX_BASE_URL", "ABX_SANDBOX_API_KEY",
+                                          "ABX_SANDBOX_DOMAIN",   "E2B_API_URL",
+                                          "E2B_API_KEY",          "E2B_DOMAIN"};
+    if (v->state == NULL)
+        return;
+    setenv(ABX_ENV_STATE, v->state, 1);
+    for (size_t i = 0; v->url == NULL && i < ABX_COUNTOF(exports); i++)
+        unsetenv(exports[i]);
+}
 
 int main(int argc, char **argv)
 {
@@ -26,11 +40,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (cli.v.help || cmd == NULL) {
-        cli_help(cmd, stdout);
+        cli_help(cmd, cli.group, stdout);
         return 0;
     }
-    if (cli.v.state)
-        setenv(ABX_ENV_STATE, cli.v.state, 1);
+    follow_state(&cli.v);
     r = cmd->run(&cli);
     abx_client_close(cli.client);
     return r;
