@@ -36,14 +36,22 @@ struct cli_values {
 
 struct cli {
     struct cli_values v;
-    char **args; /* positional */
+    const char *group; /* "template" of a help that names no command of it; NULL: none */
+    char **args;       /* positional */
     int arg_count;
     char **rest; /* after "--" (or after the fixed arguments), NULL-terminated; NULL: none */
     struct abx_client_error err;
     struct abx_client *client;
 };
 
-enum cli_option_type { CLI_FLAG, CLI_STR, CLI_U32, CLI_I64, CLI_PAIR };
+enum cli_option_type {
+    CLI_FLAG,
+    CLI_STR,
+    CLI_U32,
+    CLI_COUNT, /* a CLI_U32 of which 0 means nothing */
+    CLI_I64,
+    CLI_PAIR
+};
 struct cli_option {
     const char *name; /* "--timeout"; NULL ends */
     char letter;      /* 0: none */
@@ -75,7 +83,8 @@ extern const struct cli_option cli_global_options[];
 
 /** Finds the command and fills the values; 0, or 2 after a message about the misuse. */
 int cli_parse(int argc, char **argv, struct cli *cli, const struct cli_command **ret);
-void cli_help(const struct cli_command *cmd, FILE *out);
+/** Of @cmd; of the commands whose first word is @group, without a @cmd; of all, without both. */
+void cli_help(const struct cli_command *cmd, const char *group, FILE *out);
 /** The man page, from the same tables. */
 void cli_man(FILE *out);
 
@@ -104,6 +113,8 @@ int cli_local_client(struct cli *cli);
 char *cli_local_domain(const struct cli *cli);
 /** pid of the engine that holds the state's lock; 0: none runs. */
 pid_t cli_engine_pid(const char *state);
+/** "[ADDR:]PORT" as --listen takes it; 0, or -1 for another shape. */
+int cli_parse_listen(const char *listen, char *host, size_t cap, uint16_t *ret_port);
 /** Starts the engine in the background and waits until it serves. */
 int cli_engine_start(struct cli *cli, struct abx_error *err);
 /** Runs it here until it ends; its exit code. */

@@ -4,7 +4,7 @@
 #include "lib/base/banned.h"
 
 static const struct cli_option options[] = {
-    {"--timeout", 't', CLI_U32, CLI_VALUE(timeout_s), 0, "SECONDS", "life of the sandbox (300)"},
+    {"--timeout", 't', CLI_COUNT, CLI_VALUE(timeout_s), 0, "SECONDS", "life of the sandbox (300)"},
     {"--env", 'e', CLI_PAIR, CLI_VALUE(env), CLI_VALUE(env_count), "KEY=VALUE",
      "environment of its commands"},
     {"--metadata", 'm', CLI_PAIR, CLI_VALUE(metadata), CLI_VALUE(metadata_count), "KEY=VALUE",

@@ -17,7 +17,7 @@ static const struct cli_option options[] = {
     {"--env", 'e', CLI_PAIR, CLI_VALUE(env), CLI_VALUE(env_count), "KEY=VALUE", "environment"},
     {"--timeout-ms", 0, CLI_U32, CLI_VALUE(timeout_ms), 0, "MS", "kill it after this long"},
     {"--detach", 'd', CLI_FLAG, CLI_VALUE(detach), 0, NULL, "print its pid and leave it running"},
-    {"--attach", 0, CLI_U32, CLI_VALUE(attach_pid), 0, "PID", "join a running or just ended one"},
+    {"--attach", 0, CLI_COUNT, CLI_VALUE(attach_pid), 0, "PID", "join a running or just ended one"},
     {"--from", 0, CLI_I64, CLI_VALUE(replay_from), 0, "BYTE",
      "with --attach: replay its output from this byte"},
     {0}};
@@ -64,6 +64,8 @@ static int run(struct cli *cli)
     bool has_rest = cli->rest && cli->rest[0];
     if (has_rest + (cli->v.shell != NULL) + (cli->v.attach_pid != 0) != 1)
         return cli_usage(&cmd_exec, "give one of: -- COMMAND, -c TEXT, --attach PID");
+    if (cli->v.replay_from >= 0 && cli->v.attach_pid == 0)
+        return cli_usage(&cmd_exec, "--from belongs to --attach");
     struct abx_exec_options o = {.cwd = cli->v.cwd,
                                  .user = cli->v.user,
                                  .env = cli->v.env,

@@ -23,7 +23,7 @@
 enum { IDLE_S = 600, TOKEN_BYTES = 32, CONNS = 64, RECORD_MAX = 4096, COMMAND_ID_MAX = 80 };
 static const char protocol[] = "abx-engine/1", record_name[] = "engine.json";
 
-static const struct cli_option options[] = {{"--idle", 0, CLI_U32, CLI_VALUE(timeout_s), 0,
+static const struct cli_option options[] = {{"--idle", 0, CLI_COUNT, CLI_VALUE(timeout_s), 0,
                                              "SECONDS",
                                              "ends after so long without a request (600)"},
                                             {0}};

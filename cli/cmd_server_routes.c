@@ -83,7 +83,7 @@ static int run(struct cli *cli)
 }
 
 static const struct cli_option options[] = {
-    {"--port", 'p', CLI_U32, CLI_VALUE(port), 0, "PORT", "of the server (9000)"},
+    {"--port", 'p', CLI_COUNT, CLI_VALUE(port), 0, "PORT", "of the server (9000)"},
     {"--token", 0, CLI_STR, CLI_VALUE(token), 0, "TOKEN", "the server's; '' sends none"},
     {"--token-env", 0, CLI_STR, CLI_VALUE(token_env), 0, "NAME",
      "the token that the engine made for this variable of the policy (the first one)"},

@@ -10,14 +10,14 @@
 enum { POLICY_MAX = 256 * 1024 };
 
 static const struct cli_option options[] = {
-    {"--port", 'p', CLI_U32, CLI_VALUE(port), 0, "PORT", "where it listens (9000)"},
+    {"--port", 'p', CLI_COUNT, CLI_VALUE(port), 0, "PORT", "where it listens (9000)"},
     {"--token", 0, CLI_STR, CLI_VALUE(token), 0, "TOKEN", "what callers must present (none)"},
     {"--policy", 0, CLI_STR, CLI_VALUE(policy), 0, "FILE", "a policy document, JSON"},
     {"--preset", 0, CLI_STR, CLI_VALUE(preset), 0, "NAME", "a preset instead"},
     {"--commands", 0, CLI_STR, CLI_VALUE(commands), 0, "FILE", "commands file in the sandbox"},
     {"--env", 'e', CLI_PAIR, CLI_VALUE(env), CLI_VALUE(env_count), "KEY=VALUE",
      "environment of the server"},
-    {"--timeout", 't', CLI_U32, CLI_VALUE(timeout_s), 0, "SECONDS", "until it is healthy (30)"},
+    {"--timeout", 't', CLI_COUNT, CLI_VALUE(timeout_s), 0, "SECONDS", "until it is healthy (30)"},
     {0}};
 
 static int start(struct cli *cli, const char *policy)

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "lib/base/fd.h"
 #include "lib/base/time.h"
+#include "lib/wire/url.h"
 
 #include <signal.h>
 #include <time.h>
@@ -30,16 +31,37 @@ static void announce(struct cli *cli, const char *state)
         printf("abx: engine at %s, state in %s\n", abx_client_url(cli->client), state);
 }
 
+/* The engine that runs is taken as it is, but not for one at another port. */
+static int take_running(struct cli *cli, const char *state, pid_t pid)
+{
+    char host[64];
+    uint16_t port = 0;
+    if (cli->v.listen != NULL && cli_parse_listen(cli->v.listen, host, sizeof(host), &port) < 0)
+        return cli_usage(&cmd_up, "--listen is PORT or ADDRESS:PORT, not '%s'", cli->v.listen);
+    struct abx_url url = {0};
+    struct abx_error err;
+    if (cli_local_client(cli) < 0)
+        return cli_fail(cli);
+    const char *where = abx_client_url(cli->client);
+    if (abx_url_parse(abx_str(where), &url, &err) < 0)
+        return cli_fail_base(&err);
+    if (port != 0 && port != url.port) {
+        fprintf(stderr, "abx: the engine runs already, pid %d, at %s\n", (int)pid, where);
+        fputs("     next: abx down --keep, then abx up again\n", stderr);
+        return 2;
+    }
+    fprintf(stderr, "abx: the engine runs already, pid %d\n", (int)pid);
+    announce(cli, state);
+    return 0;
+}
+
 static int run_up(struct cli *cli)
 {
     struct abx_error err;
     ABX_AUTO_FREE char *state = cli_state_dir(cli);
     pid_t pid = state ? cli_engine_pid(state) : 0;
-    if (pid > 0 && cli->v.detach) {
-        fprintf(stderr, "abx: the engine runs already, pid %d\n", (int)pid);
-        announce(cli, state);
-        return 0;
-    }
+    if (pid > 0 && cli->v.detach)
+        return take_running(cli, state, pid);
     if (!cli->v.detach)
         return cli_engine_run(cli, -1);
     if (cli_engine_start(cli, &err) < 0) {

@@ -158,7 +158,7 @@ static int find_programs(const char *state, struct programs *p, struct abx_error
     return 0;
 }
 
-static int parse_listen(const char *listen, char *host, size_t cap, uint16_t *ret_port)
+int cli_parse_listen(const char *listen, char *host, size_t cap, uint16_t *ret_port)
 {
     const char *colon = strrchr(listen, ':');
     uint32_t port;
@@ -176,7 +176,7 @@ int cli_engine_run(struct cli *cli, int ready_fd)
     char host[256] = "";
     uint16_t port = 0;
     ABX_AUTO_FREE char *state = cli_state_dir(cli);
-    if (cli->v.listen && parse_listen(cli->v.listen, host, sizeof(host), &port) < 0)
+    if (cli->v.listen && cli_parse_listen(cli->v.listen, host, sizeof(host), &port) < 0)
         return cli_usage(&cmd_up, "--listen is PORT or ADDRESS:PORT, not '%s'", cli->v.listen);
     int r = state ? abx_fd_mkdir_p(state, 0700) : -ENOMEM;
     if (r < 0) {

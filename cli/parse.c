@@ -93,6 +93,8 @@ static int set_value(struct cli_values *v, const struct cli_option *o, char *val
         return 0;
     case CLI_U32:
         return abx_parse_u32(abx_str(value), at);
+    case CLI_COUNT:
+        return abx_parse_u32(abx_str(value), at) < 0 || *(uint32_t *)at == 0 ? -1 : 0;
     case CLI_I64:
         return abx_parse_i64(abx_str(value), at);
     case CLI_PAIR:
@@ -148,6 +150,32 @@ static const struct cli_command *find_command(char **words, int count, int *ret_
     return NULL;
 }
 
+/* Whether @cmd is "WORD something". */
+static bool is_of_group(const struct cli_command *cmd, const char *word)
+{
+    size_t len = strlen(word);
+    return strncmp(cmd->name, word, len) == 0 && cmd->name[len] == ' ';
+}
+
+/* No command of these @words: what there is beside it, where the first one is half a name. */
+static int fail_unknown(char **words, int count, struct cli *cli)
+{
+    ABX_AUTO_BUF known = {.max = 1024};
+    for (size_t i = 0; cli_commands[i]; i++)
+        if (is_of_group(cli_commands[i], words[0]))
+            abx_buf_putf(&known, "%s%s", known.len ? ", " : "",
+                         cli_commands[i]->name + strlen(words[0]) + 1);
+    if (known.len == 0)
+        return cli_usage(NULL, "no command '%s'", words[0]);
+    if (count > 1 && (strcmp(words[1], "--help") == 0 || strcmp(words[1], "-h") == 0)) {
+        cli->group = words[0];
+        cli->v.help = true;
+        return 0;
+    }
+    return cli_usage(NULL, "%s: no command '%s'; there are: %s", words[0],
+                     count > 1 ? words[1] : "", known.ptr);
+}
+
 /* Everything after the command's name. */
 static int parse_words(const struct cli_command *cmd, int argc, char **argv, struct cli *cli)
 {
@@ -194,7 +222,7 @@ int cli_parse(int argc, char **argv, struct cli *cli, const struct cli_command *
         return cli->v.help || cli->v.is_version || cli->v.man ? 0 : cli_usage(NULL, "no command");
     *ret = find_command(argv + first, argc - first, &used);
     if (*ret == NULL)
-        return cli_usage(NULL, "no command '%s'", argv[first]);
+        return fail_unknown(argv + first, argc - first, cli);
     return parse_words(*ret, argc - first - used, argv + first + used, cli);
 }
 
@@ -210,7 +238,7 @@ static void help_options(const struct cli_option *o, FILE *out)
     }
 }
 
-void cli_help(const struct cli_command *cmd, FILE *out)
+void cli_help(const struct cli_command *cmd, const char *group, FILE *out)
 {
     if (cmd != NULL) {
         fprintf(out, "Usage: abx %s%s%s\n%s.\n", cmd->name, cmd->args[0] ? " " : "", cmd->args,
@@ -219,9 +247,11 @@ void cli_help(const struct cli_command *cmd, FILE *out)
             fputs("\nOptions:\n", out);
         help_options(cmd->options, out);
     } else {
-        fputs("Usage: abx COMMAND [ARGUMENTS]\nSandboxes for AI agents on this machine.\n\n", out);
+        fprintf(out, "Usage: abx %s%sCOMMAND [ARGUMENTS]\n", group ? group : "", group ? " " : "");
+        fputs("Sandboxes for AI agents on this machine.\n\n", out);
         for (size_t i = 0; cli_commands[i]; i++)
-            fprintf(out, "  %-18s %s\n", cli_commands[i]->name, cli_commands[i]->help);
+            if (group == NULL || is_of_group(cli_commands[i], group))
+                fprintf(out, "  %-18s %s\n", cli_commands[i]->name, cli_commands[i]->help);
     }
     fputs("\nEverywhere:\n", out);
     help_options(cli_global_options, out);

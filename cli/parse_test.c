@@ -71,6 +71,10 @@ TEST(misuse_is_a_usage_error)
         {"abx", "create", "a", "--nope", NULL},
         {"abx", "create", "a", "--timeout", NULL},
         {"abx", "create", "a", "--timeout", "x", NULL},
+        {"abx", "create", "a", "--timeout", "0", NULL},
+        {"abx", "exec", "a", "--attach", "0", NULL},
+        {"abx", "template", NULL},
+        {"abx", "template", "nope", NULL},
         {"abx", "create", "a", "--env", "novalue", NULL},
         {"abx", "create", "a", "--json=1", NULL},
         {"abx", "list", "--", "x", NULL},
@@ -79,6 +83,24 @@ TEST(misuse_is_a_usage_error)
     const struct cli_command *cmd;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(parse(&cli, &cmd, bad[i]), 2);
+}
+
+TEST(half_a_name_shows_what_there_is)
+{
+    struct cli cli;
+    const struct cli_command *cmd;
+    assert_int_equal(PARSE(&cli, &cmd, "image", "--help"), 0);
+    assert_null(cmd);
+    assert_true(cli.v.help);
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+    cli_help(cmd, cli.group, out);
+    fclose(out);
+    assert_non_null(strstr(text, "image build"));
+    assert_non_null(strstr(text, "image export"));
+    assert_null(strstr(text, "template build"));
+    free(text);
 }
 
 TEST(values_may_follow_an_equals_sign)

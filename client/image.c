@@ -76,8 +76,10 @@ static int export_archive(struct abx_client *c, const char *what, const char *na
     pthread_mutex_unlock(&c->lock);
     if (result == 0 && r.status / 100 != 2)
         result = abx__client_fail_answer(err, "engine", name, r.status, abx_buf_str(&r.answer));
-    if (result < 0 && r.status == 404)
+    if (result < 0 && r.status == 404) {
         snprintf(err->id, sizeof(err->id), "E2001");
+        abx__client_next(err, "abx %.*s list shows what is there", (int)strlen(what) - 1, what);
+    }
     abx_buf_done(&r.answer);
     return result;
 }
