@@ -48,7 +48,7 @@ static bool is_on(int fd, const int64_t *magics, size_t count)
     return false;
 }
 
-static bool is_kernels_own(int fd)
+bool abx__tree_is_kernels_own(int fd)
 {
     return is_on(fd, kernel_magics, ABX_COUNTOF(kernel_magics));
 }
@@ -79,7 +79,7 @@ int abx_tree_open(struct abx_str path, int flags, mode_t mode)
     if (abx_str_to_c(path, name, sizeof(name)) < 0)
         return -EINVAL;
     ABX_AUTO_FD fd = abx__tree_open_at(AT_FDCWD, name, flags, mode);
-    if (fd >= 0 && is_kernels_own(fd))
+    if (fd >= 0 && abx__tree_is_kernels_own(fd))
         return -EXDEV;
     return abx_fd_take(&fd);
 }
@@ -165,7 +165,7 @@ int abx_tree_mkdirs(struct abx_str path)
         abx_fd_close(&fd);
         fd = next;
     }
-    if (fd >= 0 && is_kernels_own(fd))
+    if (fd >= 0 && abx__tree_is_kernels_own(fd))
         return -EXDEV;
     return fd < 0 ? fd : !was_made;
 }
@@ -235,6 +235,13 @@ int abx_tree_walk(const struct abx_tree_walk *w)
 
 /* ---- removing, writing ---- */
 
+int abx__tree_remove_at(int dir_fd, const char *name, bool is_folder)
+{
+    if (is_folder)
+        return abx_fd_remove_tree(dir_fd, name);
+    return unlinkat(dir_fd, name, 0) < 0 ? -errno : 0;
+}
+
 int abx_tree_remove(struct abx_str path)
 {
     char name[NAME_MAX + 1];
@@ -244,9 +251,7 @@ int abx_tree_remove(struct abx_str path)
         return fd;
     if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
-    if (S_ISDIR(st.st_mode))
-        return abx_fd_remove_tree(fd, name);
-    return unlinkat(fd, name, 0) < 0 ? -errno : 0;
+    return abx__tree_remove_at(fd, name, S_ISDIR(st.st_mode));
 }
 
 int abx_tree_spool(struct abx_str dir)
@@ -359,4 +364,77 @@ int abx_tree_put(const struct abx_tree_put *put)
         return write_in_place(dir_fd, name, put);
     int rc = write_beside(dir_fd, name, &st, put);
     return rc == -EACCES || rc == -EPERM ? write_in_place(dir_fd, name, put) : rc;
+}
+
+/* ---- adding ---- */
+
+/* The file, made when it is missing; *inout is its state before. */
+static int open_end(int dir_fd, const char *name, const struct abx_tree_put *put,
+                    struct stat *ret_old, bool *ret_made)
+{
+    int flags = O_WRONLY | O_APPEND | O_NOFOLLOW;
+    *ret_made = false;
+    if (fstatat(dir_fd, name, ret_old, AT_SYMLINK_NOFOLLOW) < 0) {
+        *ret_made = errno == ENOENT;
+        return *ret_made ? abx__tree_open_at(dir_fd, name, flags | O_CREAT | O_EXCL, 0666) : -errno;
+    }
+    if (put->must_be_new)
+        return -EEXIST;
+    if (S_ISDIR(ret_old->st_mode))
+        return -EISDIR;
+    if (S_ISLNK(ret_old->st_mode))
+        return -ELOOP;
+    return S_ISREG(ret_old->st_mode) ? abx__tree_open_at(dir_fd, name, flags, 0) : -EINVAL;
+}
+
+/* A part of what was to be added is taken back, unless somebody has added something since. */
+static void take_back(int fd, uint64_t old_size, uint64_t new_size)
+{
+    struct stat st;
+    bool is_last = fstat(fd, &st) == 0 && (uint64_t)st.st_size <= new_size;
+    if (is_last && (uint64_t)st.st_size > old_size && ftruncate(fd, (off_t)old_size) < 0)
+        return; /* then it is there: the caller says that it failed */
+}
+
+static int add_content(int fd, const struct abx_tree_put *put, uint64_t max_size,
+                       uint64_t *ret_size)
+{
+    struct stat st;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (!S_ISREG(st.st_mode))
+        return -EINVAL; /* exchanged meanwhile */
+    if (abx__tree_is_kernels_own(fd))
+        return -EXDEV;
+    uint64_t old = (uint64_t)st.st_size, more = put->size ? put->size : put->content.len;
+    if (old > max_size || more > max_size - old)
+        return -EFBIG;
+    if ((st.st_mode & 06000) && fchmod(fd, st.st_mode & 01777) < 0)
+        return -errno;
+    int rc = put->size ? copy_by_hand(put->from_fd, 0, put->size, fd)
+                       : abx_fd_write_all(fd, put->content.ptr, put->content.len);
+    if (rc < 0)
+        take_back(fd, old, old + more);
+    *ret_size = old + more;
+    return rc < 0 ? rc : 0;
+}
+
+int abx_tree_append(const struct abx_tree_put *put, uint64_t max_size, uint64_t *ret_size)
+{
+    enum { TRIES = 3 };
+    char name[NAME_MAX + 1];
+    struct stat old;
+    bool was_made = false;
+    ABX_AUTO_FD dir_fd = abx__tree_parent(put->path, name);
+    if (dir_fd < 0)
+        return dir_fd;
+    ABX_AUTO_FD fd = open_end(dir_fd, name, put, &old, &was_made);
+    for (int i = 1; i < TRIES && !put->must_be_new && (fd == -EEXIST || fd == -ENOENT); i++)
+        fd = open_end(dir_fd, name, put, &old, &was_made); /* made or removed meanwhile */
+    if (fd < 0)
+        return fd;
+    int rc = add_content(fd, put, max_size, ret_size);
+    if (rc < 0 && was_made)
+        unlinkat(dir_fd, name, 0);
+    return rc;
 }

@@ -7,6 +7,7 @@
 #pragma once
 #include "lib/base/buf.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -55,6 +56,48 @@ int abx_tree_move(struct abx_str from, struct abx_str to);
 /** For tests: moves as between two file systems, though it is one. */
 int abx_tree_move_copying(struct abx_str from, struct abx_str to);
 
+/* What is copied next: the entry itself, and the place that it is for. */
+struct abx_tree_copy_entry {
+    struct abx_str from, to;
+    struct stat st;
+    struct abx_str target; /* of a link, which the copy gets; else ptr NULL */
+    bool is_top;
+};
+struct abx_tree_copy {
+    struct abx_str from, to;
+    bool must_be_new;
+    uint64_t max_bytes, max_entries;
+    /** 1: copy it; 0: leave it out, with what is beneath; below 0: the end, with that result. */
+    int (*judge)(void *ctx, const struct abx_tree_copy_entry *e);
+    void *ctx;
+    const atomic_bool *cancel; /* set by another thread: -ECANCELED */
+};
+struct abx_tree_copied {
+    uint64_t files, folders, links, skipped, bytes;
+    struct abx_buf failed; /* the source's path where it ended; abx_buf_done() */
+};
+/** Copies a file, a link itself, or a folder with what is in it, to @to, whose folder is there. The
+ * copy appears when it is complete, or not at all: with modes (less set-id bits), times and user
+ * attributes; holes stay holes; its owner is the server's user, or that of the file that gives way.
+ * -EEXIST, -EISDIR, -ENOTDIR: what is at @to does not give way. -EINVAL: into itself. -ENOTSUP:
+ * neither file, folder nor link. -EFBIG, -E2BIG: max_bytes, max_entries. -EOVERFLOW: nested too
+ * deep. */
+int abx_tree_copy(const struct abx_tree_copy *spec, struct abx_tree_copied *ret);
+
+struct abx_tree_chmod {
+    struct abx_str path;
+    mode_t file_mode, folder_mode; /* of 01777 */
+    bool is_recursive;
+    uint64_t max_entries;
+    /** Before each entry; below 0: the end, with that result. */
+    int (*judge)(void *ctx, struct abx_str path, const struct stat *st);
+    void *ctx;
+    const atomic_bool *cancel;
+};
+/** Of files and folders; beneath a folder everything else is passed over, links too. -EINVAL: the
+ * path is neither. -E2BIG, -ECANCELED: as abx_tree_copy(), but what was changed stays so. */
+int abx_tree_chmod(const struct abx_tree_chmod *spec, uint64_t *ret_changed);
+
 struct abx_tree_put {
     struct abx_str path, content;
     int from_fd; /* with a size: instead of content, the first bytes of this file */
@@ -68,3 +111,7 @@ int abx_tree_spool(struct abx_str dir);
  * names. An existing file keeps its mode (less set-id bits) and owner; a new one gets 0666 less the
  * umask. The folder must be there. -EISDIR; -EINVAL: it is neither file nor folder. */
 int abx_tree_put(const struct abx_tree_put *put);
+/** Adds the content to the end of a file, which is made when it is missing; set-id bits go. A file
+ * that fails to take all of it is as it was, unless others wrote to it too. *ret_size is the new
+ * size. As abx_tree_put(), and -EFBIG: it would be larger than @max_size. */
+int abx_tree_append(const struct abx_tree_put *put, uint64_t max_size, uint64_t *ret_size);

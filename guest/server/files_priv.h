@@ -28,9 +28,13 @@ bool abx__files_too_large(struct abx__job *j, uint64_t limit);
 struct abx_str abx__files_base_name(struct abx_str path);
 
 void abx__move_post(struct abx__call *c);    /* move.c */
+void abx__copy_post(struct abx__call *c);    /* copy.c */
+void abx__chmod_post(struct abx__call *c);   /* chmod.c */
 void abx__grep_post(struct abx__call *c);    /* grep.c */
 void abx__watch_get(struct abx__call *c);    /* watch.c */
 void abx__search_post(struct abx__call *c);  /* search.c */
 void abx__upload_post(struct abx__call *c);  /* upload.c */
 void abx__upload_large(struct abx__call *c); /* upload.c */
+void abx__append_post(struct abx__call *c);  /* upload.c */
+void abx__append_large(struct abx__call *c); /* upload.c */
 void abx__download_get(struct abx__call *c); /* download.c */

@@ -51,6 +51,7 @@ static void on_call_close(struct abx__call *c, bool aborted)
     struct abx__job *j = c->data;
     (void)aborted;
     j->call = NULL;
+    atomic_store(&j->is_left, true);
     if (j->is_held && !j->is_running)
         let_go(j);
 }

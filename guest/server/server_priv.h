@@ -17,6 +17,8 @@
 #include "lib/policy/meter.h"
 #include "lib/policy/policy.h"
 
+#include <stdatomic.h>
+
 struct abx_policy_root;
 struct abx_watches;
 struct abx_contexts;
@@ -401,7 +403,9 @@ struct abx__job {
      * again, or waits and does so later, or clears this and ends it. */
     bool is_held;
     bool is_running; /* private */
-    void *data;      /* of run and done, in the arena */
+    /** Set by the loop when the call is over while run goes on: nobody waits for it any more. */
+    atomic_bool is_left;
+    void *data; /* of run and done, in the arena */
     /* the outcome, set by run; the first that is set is answered */
     struct abx_policy_verdict verdict;
     int fail_status;

@@ -1,7 +1,7 @@
-/* guest/server/upload.c: upload-stream: a whole file as base64 inside JSON. A body that would take
- * much memory is not held: its file is decoded on the pool while it comes, into a file without a
- * name, and takes its place once all of the body is known to be good. server-api.md 4.4, policy.md
- * A9. */
+/* guest/server/upload.c: upload-stream: a whole file as base64 inside JSON; append: the same, added
+ * to the end of a file (D31). A body that would take much memory is not held: its file is decoded
+ * on the pool while it comes, into a file without a name, and takes its place once all of the body
+ * is known to be good. server-api.md 4.4, policy.md A9. */
 #include "guest/caps/tree.h"
 #include "guest/server/files_priv.h"
 #include "guest/server/lift.h"
@@ -23,6 +23,7 @@ enum {
     PIECE_TEXT = 128 * 1024, /* decoded at a time */
 };
 #define FIELD "content_base64"
+#define PLAIN "content" /* of an append: text */
 
 /* ---- what both ways share; on the pool ---- */
 
@@ -52,8 +53,22 @@ static bool decode(struct abx__job *j, struct abx_str text, uint64_t limit, stru
     return content->len <= limit || abx__files_too_large(j, limit);
 }
 
-/* At put->path, which is judged. */
-static bool store(struct abx__job *j, struct abx_tree_put *put)
+/* What takes the content: a file of its own, or the end of one. */
+struct sink {
+    bool appends;
+    uint64_t max_size; /* of the file that it is added to */
+};
+
+static int put_content(const struct sink *sink, const struct abx_tree_put *put, uint64_t *ret_size)
+{
+    if (sink->appends)
+        return abx_tree_append(put, sink->max_size, ret_size);
+    return abx_tree_put(put);
+}
+
+/* At put->path, which is judged. *ret_size: of the file, if it is appended to. */
+static bool store(struct abx__job *j, const struct sink *sink, struct abx_tree_put *put,
+                  uint64_t *ret_size)
 {
     const struct abx_policy_param *overwrite = &j->rule->params[ABX_PARAM_OVERWRITE];
     bool must_be_new = overwrite->is_set && !overwrite->flag;
@@ -61,8 +76,10 @@ static bool store(struct abx__job *j, struct abx_tree_put *put)
     int rc = slash > 0 ? abx_tree_mkdirs(abx_str_sub(put->path, 0, (size_t)slash)) : 0;
     if (rc >= 0) {
         put->must_be_new = must_be_new;
-        rc = abx_tree_put(put);
+        rc = put_content(sink, put, ret_size);
     }
+    if (rc == -EFBIG && sink->appends)
+        return abx__files_too_large(j, sink->max_size);
     if (rc == -EEXIST && put->must_be_new)
         return abx_policy_deny(&j->verdict, ABX_POLICY_FILE_EXISTS, "the file exists already");
     if (rc == -ELOOP)
@@ -73,27 +90,35 @@ static bool store(struct abx__job *j, struct abx_tree_put *put)
     return rc >= 0 || abx__job_fail_errno(j, -rc, put->path);
 }
 
-static void answer(struct abx__job *j, struct abx_str path, uint64_t size)
+static void answer(struct abx__job *j, const struct sink *sink, struct abx_str path, uint64_t bytes,
+                   uint64_t size)
 {
     struct abx_json_writer w;
     abx_json_writer_init(&w, &j->out);
     abx_json_begin_object(&w);
     abx_json_kv_str(&w, "path", path);
-    abx_json_kv_i64(&w, "bytes", (int64_t)size);
+    abx_json_kv_i64(&w, "bytes", (int64_t)bytes);
+    if (sink->appends)
+        abx_json_kv_i64(&w, "size", (int64_t)size);
     abx_json_end_object(&w);
 }
 
-static bool store_text(struct abx__job *j, struct abx_str path, struct abx_str text, uint64_t limit)
+static bool store_bytes(struct abx__job *j, const struct sink *sink, struct abx_str path,
+                        struct abx_str content)
+{
+    struct abx_tree_put put = {.path = path, .content = content};
+    uint64_t size = 0;
+    if (!store(j, sink, &put, &size))
+        return false;
+    answer(j, sink, path, content.len, size);
+    return true;
+}
+
+static bool store_text(struct abx__job *j, const struct sink *sink, struct abx_str path,
+                       struct abx_str text, uint64_t limit)
 {
     ABX_AUTO_BUF content;
-    struct abx_tree_put put = {.path = path};
-    if (!decode(j, text, limit, &content))
-        return false;
-    put.content = abx_buf_str(&content);
-    if (!store(j, &put))
-        return false;
-    answer(j, path, content.len);
-    return true;
+    return decode(j, text, limit, &content) && store_bytes(j, sink, path, abx_buf_str(&content));
 }
 
 static uint64_t limit_of(const struct abx__call *c)
@@ -101,34 +126,67 @@ static uint64_t limit_of(const struct abx__call *c)
     return abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, c->server->upload_cap);
 }
 
+static struct sink end_of_file(const struct abx__call *c)
+{
+    return (struct sink){.appends = true,
+                         .max_size = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_BYTES, INT64_MAX)};
+}
+
+static const char *wanted(const struct sink *sink)
+{
+    return sink->appends ? "one of '" PLAIN "' and '" FIELD "' must be there, a string"
+                         : "'" FIELD "' must be a string";
+}
+
 /* ---- a body that is held ---- */
 
 struct upload {
     struct abx_str path, text; /* in the body, which the job has */
+    bool is_plain;             /* the text is the content */
     uint64_t limit;
+    struct sink sink;
 };
 
 static void upload_run(struct abx__job *j)
 {
     const struct upload *u = j->data;
     struct abx_str path;
-    if (judge(j, u->path, &path))
-        store_text(j, path, u->text, u->limit);
+    if (!judge(j, u->path, &path))
+        return;
+    if (!u->is_plain)
+        store_text(j, &u->sink, path, u->text, u->limit);
+    else if (u->text.len > u->limit)
+        abx__files_too_large(j, u->limit);
+    else
+        store_bytes(j, &u->sink, path, u->text);
 }
 
-void abx__upload_post(struct abx__call *c)
+/* The one of the two members that says what the content is; NULL: none, or both. */
+static const json_t *content_of(const json_t *plain, const json_t *coded, bool *ret_is_plain)
 {
-    struct upload u = {.limit = limit_of(c)};
+    bool has_plain = plain && !json_is_null(plain), has_coded = coded && !json_is_null(coded);
+    *ret_is_plain = has_plain;
+    return has_plain == has_coded ? NULL : has_plain ? plain : coded;
+}
+
+static struct abx_str text_of(const json_t *v)
+{
+    return abx_str_n(json_string_value(v), json_string_length(v));
+}
+
+static void upload(struct abx__call *c, struct sink sink)
+{
+    struct upload u = {.limit = limit_of(c), .sink = sink};
     const json_t *text = abx__call_field(c, FIELD);
     if (!abx__call_string(c, "path", &u.path))
         return;
+    if (sink.appends)
+        text = content_of(abx__call_field(c, PLAIN), text, &u.is_plain);
     if (!json_is_string(text)) {
-        abx__call_fail(c, 400, "ValueError", "'" FIELD "' must be a string");
+        abx__call_fail(c, 400, "ValueError", "%s", wanted(&sink));
         return;
     }
-    u.text = c->long_value;
-    if (u.text.ptr == NULL)
-        u.text = abx_str_n(json_string_value(text), json_string_length(text));
+    u.text = c->long_value.ptr && !u.is_plain ? c->long_value : text_of(text);
     struct abx__job *j = abx__job_new(c, upload_run, ANSWER_MAX);
     struct upload *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
     if (copy)
@@ -137,10 +195,21 @@ void abx__upload_post(struct abx__call *c)
         abx__job_start(j);
 }
 
+void abx__upload_post(struct abx__call *c)
+{
+    upload(c, (struct sink){0});
+}
+
+void abx__append_post(struct abx__call *c)
+{
+    upload(c, end_of_file(c));
+}
+
 /* ---- a body that is not ---- */
 
 struct large {
     uint64_t limit;
+    struct sink sink;
     struct abx__lift lift;
     struct abx__unbase64 letters;
     struct abx_buf bytes; /* of one piece */
@@ -230,9 +299,10 @@ static bool store_spooled(struct abx__job *j, struct abx_str path)
     if (p->size > p->limit)
         return abx__files_too_large(j, p->limit);
     struct abx_tree_put put = {.path = path, .from_fd = p->fd, .size = p->size};
-    if (!store(j, &put))
+    uint64_t size = 0;
+    if (!store(j, &p->sink, &put, &size))
         return false;
-    answer(j, path, p->size);
+    answer(j, &p->sink, path, p->size, size);
     return true;
 }
 
@@ -246,13 +316,18 @@ static bool large_close(struct abx__job *j)
     const json_t *name = json_object_get(p->body, "path"), *text = json_object_get(p->body, FIELD);
     if (!json_is_string(name) || json_string_length(name) == 0)
         return abx__job_fail(j, 400, "ValueError", "'path' must be a string that is not empty");
+    bool is_plain = false;
+    if (p->sink.appends)
+        text = content_of(json_object_get(p->body, PLAIN), text, &is_plain);
     if (!json_is_string(text))
-        return abx__job_fail(j, 400, "ValueError", "'" FIELD "' must be a string");
-    if (!judge(j, abx_str_n(json_string_value(name), json_string_length(name)), &path))
+        return abx__job_fail(j, 400, "ValueError", "%s", wanted(&p->sink));
+    if (!judge(j, text_of(name), &path))
         return false;
-    struct abx_str value = abx_str_n(json_string_value(text), json_string_length(text));
-    return abx_str_is(value, j->server->long_marker) ? store_spooled(j, path)
-                                                     : store_text(j, path, value, p->limit);
+    if (is_plain) /* no more than REST_MAX */
+        return store_bytes(j, &p->sink, path, text_of(text));
+    return abx_str_is(text_of(text), j->server->long_marker)
+               ? store_spooled(j, path)
+               : store_text(j, &p->sink, path, text_of(text), p->limit);
 }
 
 /* Also after close(), which leaves nothing to undo. */
@@ -278,10 +353,20 @@ static bool large_end(struct abx__job *j)
 
 static const struct abx__receive_ops large_ops = {large_open, large_feed, large_end, large_drop};
 
-void abx__upload_large(struct abx__call *c)
+static void upload_large(struct abx__call *c, struct sink sink)
 {
-    const struct large p = {.limit = limit_of(c)};
+    const struct large p = {.limit = limit_of(c), .sink = sink};
     const struct abx__receive_spec spec = {
         .ops = &large_ops, .data = &p, .data_size = sizeof(p), .limit = c->body_limit};
     abx__receive(c, &spec);
+}
+
+void abx__upload_large(struct abx__call *c)
+{
+    upload_large(c, (struct sink){0});
+}
+
+void abx__append_large(struct abx__call *c)
+{
+    upload_large(c, end_of_file(c));
 }

@@ -68,7 +68,7 @@ enum {
     ABX_EP_YIELDS = 128,   /* a custom route of the same path is asked first (security S31) */
 };
 
-enum { ABX_ENDPOINT_SCOPES = 2, ABX_ENDPOINT_PARENTS = 2 };
+enum { ABX_ENDPOINT_SCOPES = 2, ABX_ENDPOINT_PARENTS = 4 };
 
 struct abx_endpoint {
     const char *id;

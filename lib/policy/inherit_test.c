@@ -4,6 +4,8 @@
 #include "lib/base/assert.h"
 #include "tests/unit/test.h"
 
+#include <stdio.h>
+
 #include "lib/base/banned.h"
 
 static struct abx_policy *load(const char *text)
@@ -99,6 +101,53 @@ TEST(every_extension_has_published_parents_and_is_bounded_by_them)
         for (size_t k = 0; k < published_count; k++)
             assert_string_not_equal(all[i].id, published[k].id);
     }
+}
+
+/* Whatever bound a published endpoint gets, what builds on it gets too. */
+static void check_bounded(const struct abx_endpoint *e, const char *parent)
+{
+    char text[512];
+    snprintf(text, sizeof(text),
+             "{\"endpoints\":{\"%s\":{\"enabled\":true},\"%s\":{\"enabled\":false}}}", e->id,
+             parent);
+    struct abx_policy *off = load(text);
+    const struct abx_policy_rule *r = abx_policy_rule(off, abx_str(e->id));
+    assert_false(r->enabled);
+    abx_policy_unref(off);
+    snprintf(text, sizeof(text),
+             "{\"endpoints\":{\"%s\":{\"scopes\":[\"x:y\"],\"limits\":{\"rate_per_minute\":3}}}}",
+             parent);
+    struct abx_policy *less = load(text);
+    r = abx_policy_rule(less, abx_str(e->id));
+    const struct abx_str held[] = {ABX_STR("files:*"), ABX_STR("core:*"), ABX_STR("system:*")};
+    if (r->endpoint->group != ABX_GROUP_CORE)
+        assert_non_null(abx_scope_missing((struct abx_str_list){held, 3}, r->scopes).ptr);
+    assert_int_equal(abx_policy_limit_u64(r, ABX_LIMIT_RATE_PER_MINUTE, 0), 3);
+    abx_policy_unref(less);
+    const struct abx_endpoint *p = abx_endpoint_find(abx_str(parent));
+    if (!(p->flags & ABX_EP_PATHS) || !(e->flags & ABX_EP_PATHS))
+        return;
+    snprintf(text, sizeof(text),
+             "{\"endpoints\":{\"%s\":{\"paths\":{\"allow\":[\"/srv/a\"],\"deny\":[\"*.pem\"],"
+             "\"read_only\":true,\"symlinks\":\"never\"}}}}",
+             parent);
+    struct abx_policy *bound = load(text);
+    r = abx_policy_rule(bound, abx_str(e->id));
+    assert_int_equal(r->paths.allow.count, 1);
+    assert_true(abx_str_is(r->paths.allow.items[0], "/srv/a"));
+    assert_int_equal(r->paths.deny.count, 1);
+    assert_true(r->paths.read_only && r->paths.never_links);
+    abx_policy_unref(bound);
+}
+
+TEST(each_parent_bounds_what_builds_on_it)
+{
+    size_t count;
+    const struct abx_endpoint *all = abx_endpoint_extensions(&count);
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < ABX_ENDPOINT_PARENTS && all[i].parents[k]; k++)
+            if (!(abx_endpoint_find(abx_str(all[i].parents[k]))->flags & ABX_EP_ALWAYS))
+                check_bounded(&all[i], all[i].parents[k]);
 }
 
 TEST(a_document_that_names_an_extension_is_not_portable)

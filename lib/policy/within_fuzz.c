@@ -46,6 +46,7 @@ static const char *const selectors[] = {"*",
                                         "code_run",
                                         "browser_navigate",
                                         "files_upload_stream",
+                                        "files_c[oh]*",
                                         "process_signal",
                                         "pty_create_session"};
 static const char *const scope_lists[] = {
