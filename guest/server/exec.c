@@ -6,6 +6,7 @@
 #include "guest/caps/tree.h"
 #include "guest/server/as_user.h"
 #include "guest/server/view.h"
+#include "lib/base/assert.h"
 #include "lib/base/fd.h"
 #include "lib/policy/guards.h"
 #include "lib/policy/paths.h"
@@ -108,6 +109,21 @@ static bool read_args(struct abx__call *c, struct abx__exec *x)
     return true;
 }
 
+/* A line for a shell, where that is asked for; else words (D35). */
+static bool read_shell(struct abx__call *c, struct abx__exec *x)
+{
+    static const char *const shells[] = {"sh", "bash"};
+    const json_t *shell = abx__call_field(c, "shell");
+    const char *name = json_is_true(shell) ? shells[0] : json_string_value(shell);
+    if (shell == NULL || json_is_null(shell) || json_is_false(shell))
+        return true;
+    for (size_t i = 0; name && i < ABX_COUNTOF(shells); i++)
+        if (strcmp(name, shells[i]) == 0 &&
+            (!json_is_string(shell) || json_string_length(shell) == strlen(name)))
+            x->shell = shells[i];
+    return x->shell || refuse(c, "'shell' must be true, false, \"sh\" or \"bash\"");
+}
+
 static bool is_blank(struct abx_str s)
 {
     for (size_t i = 0; i < s.len; i++)
@@ -122,8 +138,8 @@ bool abx__exec_read(struct abx__call *c, struct abx__exec *x)
         return false;
     if (is_blank(x->command))
         return refuse(c, "'command' has no words");
-    return read_cwd(c, x) && read_env(c, x) && read_args(c, x) && read_timeout(c, x) &&
-           abx__user_read(c, &x->user_asked);
+    return read_cwd(c, x) && read_env(c, x) && read_args(c, x) && read_shell(c, x) &&
+           read_timeout(c, x) && abx__user_read(c, &x->user_asked);
 }
 
 /* ---- the environment ---- */
@@ -264,6 +280,28 @@ struct parsed {
     struct abx_str found; /* ptr NULL: nothing of that name */
 };
 
+/* The shell and its line are the words that a caller would have written itself, and are judged as
+ * those: `shell` reaches nothing that they do not. Its arguments are $1 and on. */
+static bool shell_words(struct abx__job *j, const struct abx__exec *x, struct abx_str_list *ret)
+{
+    struct abx_str *words = abx_arena_array(&j->arena, 4, sizeof(*words));
+    if (words == NULL)
+        return false;
+    words[0] = words[3] = abx_str(x->shell);
+    words[1] = ABX_STR("-c");
+    words[2] = x->command;
+    *ret = (struct abx_str_list){words, x->args ? 4 : 3};
+    return true;
+}
+
+static bool read_words(struct abx__job *j, const struct abx__exec *x, struct abx_str_list *ret)
+{
+    if (x->shell)
+        return shell_words(j, x, ret) || no_memory(j);
+    return abx_policy_words_split(x->command, &j->arena, ret) == 0 ||
+           abx__job_fail(j, 400, "ValueError", "'command' has an open quote or backslash");
+}
+
 static bool add_args(struct abx__job *j, const json_t *args, struct abx_str_list *argv)
 {
     size_t count = argv->count, all = count + json_array_size(args), i;
@@ -284,8 +322,9 @@ static bool check_program(struct abx__job *j, const struct abx__exec *x,
                           const struct abx__bounds *b, struct parsed *p)
 {
     p->paths = (struct path_check){.job = j, .bounds = b, .dir = planned_dir(j, x, b)};
-    if (abx_policy_words_split(x->command, &j->arena, &p->command.argv) < 0)
-        return abx__job_fail(j, 400, "ValueError", "'command' has an open quote or backslash");
+    if (!read_words(j, x, &p->command.argv))
+        return false;
+    p->command.is_shell_line = x->shell != NULL;
     if (p->command.argv.count == 0 || p->paths.dir.ptr == NULL ||
         (x->args && !add_args(j, x->args, &p->command.argv)))
         return no_memory(j);

@@ -10,6 +10,7 @@ struct abx__exec {
     struct abx_str user_asked;         /* likewise; ptr NULL: the server's */
     const struct json_t *env;          /* an object of strings, or NULL */
     const struct json_t *args;         /* an array of strings, or NULL */
+    const char *shell;                 /* the shell that `command` is a line for; NULL: none */
     uint64_t timeout_ms;
     /* filled by abx__exec_judge(), in the job's arena: */
     const char *program; /* what is executed; absolute, or the word itself when nothing was found */

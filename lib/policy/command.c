@@ -337,6 +337,12 @@ static bool not_allowed(const struct match *m, const char *why, struct abx_polic
                            (int)(argv0.len < 80 ? argv0.len : 80), argv0.len ? argv0.ptr : "");
 }
 
+/* What a shell makes of its line can not be told from its words, so no deny list can be held. */
+static bool is_out_of_sight(const struct match *m)
+{
+    return m->command->is_shell_line && m->rule->params[ABX_PARAM_DENY_COMMANDS].words.count > 0;
+}
+
 static bool check_lists(struct match *m, struct abx_str *argv, struct abx_policy_verdict *v)
 {
     struct abx_str_list deny_list = m->rule->params[ABX_PARAM_DENY_COMMANDS].words,
@@ -344,6 +350,8 @@ static bool check_lists(struct match *m, struct abx_str *argv, struct abx_policy
     struct abx_str_list *deny, *allow;
     if (!read_patterns(m, deny_list, &deny, v) || !read_patterns(m, allow_list, &allow, v))
         return false;
+    if (is_out_of_sight(m))
+        return not_allowed(m, "denies commands, and can not look into a line for", v);
     for (size_t i = 0; i < deny_list.count; i++)
         if (matches(m, &deny[i], false))
             return not_allowed(m, "denies", v);

@@ -31,6 +31,8 @@ struct abx_policy_command {
     struct abx_str program, path_program;
     abx_policy_path_fn path;
     void *path_ctx;
+    bool
+        is_shell_line; /* argv is SHELL -c LINE: no deny list is held, so none lets it pass (D35) */
 };
 /** How many words, how long; then deny_commands, then allow_commands. *ret_argv (in @a) is what to
  *  run. */

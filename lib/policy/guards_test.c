@@ -62,6 +62,48 @@ static enum abx_policy_code check(struct rig *r, const char *line, struct abx_st
     return v.code;
 }
 
+static enum abx_policy_code check_line(struct rig *r, const char *shell, const char *line)
+{
+    const struct abx_str words[] = {abx_str(shell), ABX_STR("-c"), abx_str(line)};
+    struct abx_policy_command command = {
+        .argv = {words, ABX_COUNTOF(words)}, .path = judge_path, .is_shell_line = true};
+    struct abx_policy_verdict v = {0};
+    struct abx_str_list argv;
+    bool is_allowed = abx_policy_command_check(r->rule, &command, &r->arena, &argv, &v);
+    assert_int_equal(is_allowed, v.code == ABX_POLICY_OK);
+    return v.code;
+}
+
+TEST(d35_a_line_for_a_shell_passes_only_where_its_words_do)
+{
+    static const struct {
+        const char *params;
+        enum abx_policy_code code; /* of sh -c "rm -rf /" */
+    } rows[] = {
+        {"{}", ABX_POLICY_OK},
+        {"{\"allow_commands\":[]}", ABX_POLICY_OK},
+        {"{\"allow_commands\":[\"sh\"]}", ABX_POLICY_OK},
+        {"{\"allow_commands\":[\"s*\"]}", ABX_POLICY_OK},
+        {"{\"allow_commands\":[\"sh -c ...\"]}", ABX_POLICY_OK},
+        {"{\"allow_commands\":[\"rm ...\"]}", ABX_POLICY_COMMAND_NOT_ALLOWED},
+        {"{\"allow_commands\":[\"sh -c ls\"]}", ABX_POLICY_COMMAND_NOT_ALLOWED},
+        {"{\"allow_commands\":[\"sh -c {path}\"]}", ABX_POLICY_PATH_NOT_ALLOWED},
+        {"{\"deny_commands\":[\"unrelated\"]}", ABX_POLICY_COMMAND_NOT_ALLOWED},
+        {"{\"allow_commands\":[\"sh\"],\"deny_commands\":[\"rm\"]}",
+         ABX_POLICY_COMMAND_NOT_ALLOWED},
+    };
+    for (size_t i = 0; i < ABX_COUNTOF(rows); i++) {
+        struct rig *r = rig_new("shell", rows[i].params);
+        enum abx_policy_code got = check_line(r, "sh", "rm -rf /");
+        if (got != rows[i].code)
+            fail_msg("%s: %d", rows[i].params, (int)got);
+        struct abx_str_list argv; /* never more than the words alone */
+        if (got == ABX_POLICY_OK)
+            assert_int_equal(check(r, "sh -c 'rm -rf /'", &argv), ABX_POLICY_OK);
+        rig_free(r);
+    }
+}
+
 TEST(command_lists_decide_as_published)
 {
     static const char *const lists =
