@@ -100,7 +100,7 @@ struct abx_confine_spec {
     const struct abx_confine_root *roots, *more_roots;
     size_t root_count, more_root_count;
     struct abx_confine_ports connect, bind; /* with ABX_CONFINE_NETWORK */
-    bool no_udp, no_unix;
+    bool no_udp, no_unix; /* the second: nor System V's IPC, nor POSIX's message queues */
     /* Chromium may make its own sandbox: user namespaces, and of processes and networks in them,
      * and chroot; no others. What it mounts, which sockets it has: as everybody (security S19). */
     bool is_chromium;

@@ -12,13 +12,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
+#include <sys/msg.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -385,6 +390,57 @@ TEST(m05_m06_no_listening_no_datagrams_no_unix_sockets)
                                           .no_unix = true});
     check_rows(&p, rows, ABX_COUNTOF(rows));
     close(fd);
+    place_done(&p);
+}
+
+/* What is shared by a number, or by a name that is no file. */
+struct shared {
+    const char *attack;
+    int number;
+    char id[32];
+};
+
+static void share(struct shared rows[4])
+{
+    static const char *const attacks[] = {"shared-memory", "message", "semaphore", "message-queue"};
+    int ids[] = {shmget(IPC_PRIVATE, 4096, 0600), msgget(IPC_PRIVATE, 0600),
+                 semget(IPC_PRIVATE, 1, 0600)};
+    for (int i = 0; i < 4; i++)
+        rows[i].attack = attacks[i];
+    for (int i = 0; i < 3; i++) {
+        rows[i].number = ids[i];
+        snprintf(rows[i].id, sizeof(rows[i].id), "%d", ids[i]);
+    }
+    snprintf(rows[3].id, sizeof(rows[3].id), "/abx-confine-%d", getpid());
+    mqd_t queue = mq_open(rows[3].id, O_RDWR | O_CREAT | O_CLOEXEC, 0600, NULL);
+    assert_true(ids[0] >= 0 && ids[1] >= 0 && ids[2] >= 0 && queue >= 0);
+    mq_close(queue);
+}
+
+static void share_no_more(const struct shared rows[4])
+{
+    shmctl(rows[0].number, IPC_RMID, NULL);
+    msgctl(rows[1].number, IPC_RMID, NULL);
+    semctl(rows[2].number, 0, IPC_RMID);
+    mq_unlink(rows[3].id);
+}
+
+TEST(memory_and_queues_of_others_are_out_of_reach_without_unix_sockets)
+{
+    struct place p;
+    struct shared rows[4];
+    bool seen[4], denied[4];
+    place_init(&p);
+    share(rows);
+    for (int i = 0; i < 4; i++)
+        seen[i] = attempt(&p, rows[i].attack, rows[i].id) == ALLOWED;
+    confine(&p, (struct abx_confine_spec){.layers = ABX_CONFINE_NETWORK, .no_unix = true});
+    for (int i = 0; i < 4; i++)
+        denied[i] = attempt(&p, rows[i].attack, rows[i].id) == DENIED;
+    share_no_more(rows);
+    for (int i = 0; i < 4; i++)
+        if (!seen[i] || !denied[i])
+            fail_msg("%s: allowed to all %d, denied %d", rows[i].attack, seen[i], denied[i]);
     place_done(&p);
 }
 

@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -19,10 +20,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/ipc.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sem.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -413,6 +418,28 @@ static long unix_abstract(const char *name)
     return fd < 0 ? -1 : connect(fd, (struct sockaddr *)&to, bytes);
 }
 
+/* Of another process, by its number. */
+static long shared_memory(const char *id)
+{
+    return shmat((int)number(id), NULL, SHM_RDONLY) == (void *)-1 ? -1 : 0;
+}
+
+static long message(const char *id)
+{
+    struct msqid_ds st;
+    return msgctl((int)number(id), IPC_STAT, &st);
+}
+
+static long semaphore(const char *id)
+{
+    return semctl((int)number(id), 0, GETVAL);
+}
+
+static long message_queue(const char *name)
+{
+    return mq_open(name, O_RDONLY | O_NONBLOCK);
+}
+
 static const struct {
     const char *name;
     long (*run)(const char *arg);
@@ -466,6 +493,10 @@ static const struct {
     {"vsock-high", vsock_high},
     {"unix-path", unix_path},
     {"unix-abstract", unix_abstract},
+    {"shared-memory", shared_memory},
+    {"message", message},
+    {"semaphore", semaphore},
+    {"message-queue", message_queue},
 };
 
 static int attempt(const char *name, const char *arg)

@@ -252,9 +252,19 @@ static int fill_no_udp(scmp_filter_ctx ctx)
     return r;
 }
 
+/* What else leads to processes of the same user that are none of ours: the kernel has one table of
+ * it for all of them, and asks for the user alone. */
+static const int shared_calls[] = {
+    SCMP_SYS(shmget),     SCMP_SYS(shmat),   SCMP_SYS(shmctl),   SCMP_SYS(msgget), SCMP_SYS(msgsnd),
+    SCMP_SYS(msgrcv),     SCMP_SYS(msgctl),  SCMP_SYS(semget),   SCMP_SYS(semop),  SCMP_SYS(semctl),
+    SCMP_SYS(semtimedop), SCMP_SYS(mq_open), SCMP_SYS(mq_unlink)};
+
 static int fill_no_unix(scmp_filter_ctx ctx) /* socketpair stays */
 {
-    return deny_if(ctx, EPERM, SCMP_SYS(socket), IS(0, FAMILY_UNIX));
+    int r = deny_if(ctx, EPERM, SCMP_SYS(socket), IS(0, FAMILY_UNIX));
+    for (size_t i = 0; i < COUNT(shared_calls); i++)
+        r |= rule(ctx, DENIED(ENOSYS), shared_calls[i], 0, NULL);
+    return r;
 }
 
 static int fill_no_listen(scmp_filter_ctx ctx)
