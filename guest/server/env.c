@@ -117,7 +117,8 @@ static bool check_vars(struct abx__call *c, const struct abx__pair *pairs, size_
         }
     for (size_t i = 0; i < count; i++)
         if (!abx_policy_env_set_check(c->policy, c->rule, pairs[i].name, &v) ||
-            !abx_policy_env_overlay_check(c->rule, &c->who, pairs[i].name, &v))
+            !abx_policy_env_overlay_check(c->rule, &c->who, pairs[i].name, &v) ||
+            !abx_policy_env_base_check(c->policy, c->rule, &c->who, pairs[i].name, &v))
             return deny(c, &v);
     return true;
 }

@@ -110,16 +110,70 @@ static bool chooses_code(struct abx_str name)
     return matches_any((struct abx_str_list){patterns, ABX_COUNTOF(patterns)}, name);
 }
 
+/* What adds arguments, start-up files or libraries to programs that a list may well admit. Nobody
+ * but a list is harmed: where there is none they are as good as any other. */
+static bool adds_to_command(struct abx_str name)
+{
+    static const struct abx_str patterns[] = {
+        {"*_OPTIONS", 9},       {"MAKEFLAGS", 9}, {"MFLAGS", 6},
+        {"GNUMAKEFLAGS", 12},   {"GOFLAGS", 7},   {"CARGO_*", 7},
+        {"RUSTC*", 6},          {"RUSTFLAGS", 9}, {"*_RSH", 5},
+        {"*PAGER", 6},          {"*_ASKPASS", 9}, {"BROWSER", 7},
+        {"ZDOTDIR", 7},         {"FPATH", 5},     {"INPUTRC", 7},
+        {"VIMINIT", 7},         {"EXINIT", 6},    {"LUA_*", 4},
+        {"PHPRC", 5},           {"PHP_*", 4},     {"R_*", 2},
+        {"TCLLIBPATH", 10},     {"OPENSSL_*", 8}, {"GLIBC_TUNABLES", 14},
+        {"[Nn][Pp][Mm]_*", 14}, {"PIP_*", 4},     {"UV_*", 3},
+        {"GEM_*", 4},           {"BUNDLE_*", 8},  {"XDG_*", 4},
+        {"CURL_HOME", 9},       {"WGETRC", 6}};
+    return matches_any((struct abx_str_list){patterns, ABX_COUNTOF(patterns)}, name);
+}
+
 bool abx_policy_exec_env_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
                                struct abx_str name, struct abx_policy_verdict *v)
 {
     if (abx_policy_is_secret_env(p, name))
         return refuse(rule, ABX_POLICY_ENV_VAR_NOT_ALLOWED, v,
                       "the variable holds a secret of the server", name);
-    if (abx_policy_has_command_rule(rule) && chooses_code(name))
+    if (abx_policy_has_command_rule(rule) && (chooses_code(name) || adds_to_command(name)))
         return refuse(rule, ABX_POLICY_ENV_VAR_NOT_ALLOWED, v,
                       "the variable chooses what is run, which the command lists do", name);
     return true;
+}
+
+/* How far @who runs programs of its own choice. */
+enum freedom { RUNS_NOTHING, RUNS_LISTED, RUNS_ANYTHING };
+
+static enum freedom freedom_of(const struct abx_policy *p, const struct abx_policy_identity *who)
+{
+    static const struct abx_str ids[] = {{"shell", 5},          {"shell_stream", 12},
+                                         {"process_start", 13}, {"pty_create_session", 18},
+                                         {"code_run", 8},       {"code_contexts_run", 17}};
+    enum freedom most = RUNS_NOTHING;
+    for (size_t i = 0; i < ABX_COUNTOF(ids); i++) {
+        const struct abx_policy_rule *r = abx_policy_rule(p, ids[i]);
+        struct abx_policy_verdict v = {0};
+        if (r == NULL || !abx_policy_judge(p, r, who, &v))
+            continue;
+        if (!abx_policy_has_command_rule(r))
+            return RUNS_ANYTHING;
+        most = RUNS_LISTED;
+    }
+    return most;
+}
+
+bool abx_policy_env_base_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                               const struct abx_policy_identity *who, struct abx_str name,
+                               struct abx_policy_verdict *v)
+{
+    bool chooses = chooses_code(name);
+    if (!chooses && !adds_to_command(name))
+        return true;
+    enum freedom freedom = freedom_of(p, who);
+    if (freedom == RUNS_ANYTHING || (freedom == RUNS_NOTHING && !chooses))
+        return true;
+    return refuse(rule, ABX_POLICY_ENV_VAR_NOT_ALLOWED, v,
+                  "the variable chooses what is run, which this identity may not", name);
 }
 
 bool abx_policy_env_overlay_check(const struct abx_policy_rule *rule,

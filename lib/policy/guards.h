@@ -54,6 +54,11 @@ bool abx_policy_exec_env_check(const struct abx_policy *p, const struct abx_poli
 bool abx_policy_env_overlay_check(const struct abx_policy_rule *rule,
                                   const struct abx_policy_identity *who, struct abx_str name,
                                   struct abx_policy_verdict *v);
+/** POST /env: the same names, for whoever does not run what it likes anyway: what is set there
+ * reaches the programs of command lists, and those that the server runs for itself. */
+bool abx_policy_env_base_check(const struct abx_policy *p, const struct abx_policy_rule *rule,
+                               const struct abx_policy_identity *who, struct abx_str name,
+                               struct abx_policy_verdict *v);
 /** Whether GET /env shows @name. */
 bool abx_policy_env_visible(const struct abx_policy *p, const struct abx_policy_rule *rule,
                             struct abx_str name);

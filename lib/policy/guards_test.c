@@ -280,6 +280,9 @@ TEST(variables_are_judged_by_name)
     assert_true(abx_policy_exec_env_check(r->policy, r->rule, ABX_STR("PLAIN"), &v));
     assert_false(abx_policy_exec_env_check(r->policy, r->rule, ABX_STR("PATH"), &v));
     assert_false(abx_policy_exec_env_check(r->policy, r->rule, ABX_STR("LD_PRELOAD"), &v));
+    assert_false(abx_policy_exec_env_check(r->policy, r->rule, ABX_STR("TAR_OPTIONS"), &v));
+    assert_false(
+        abx_policy_exec_env_check(r->policy, r->rule, ABX_STR("npm_config_script_shell"), &v));
     assert_int_equal(v.code, ABX_POLICY_ENV_VAR_NOT_ALLOWED);
     rig_free(r);
 }
