@@ -3,6 +3,7 @@
 #include "guest/server/explain.h"
 #include "guest/server/lint_here.h"
 #include "guest/server/policy_source.h"
+#include "guest/server/rule_json.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/verbs.h"
 #include "guest/server/view.h"
@@ -342,15 +343,6 @@ static void put_text(struct check *c, struct abx_buf *out)
     out->failed |= rules == NULL;
 }
 
-static void put_list(struct abx_json_writer *w, const char *key, struct abx_str_list list)
-{
-    abx_json_key(w, abx_str(key));
-    abx_json_begin_array(w);
-    for (size_t i = 0; i < list.count; i++)
-        abx_json_str(w, list.items[i]);
-    abx_json_end_array(w);
-}
-
 static void put_rule_json(const struct check *c, struct abx_json_writer *w,
                           const struct abx_policy_rule *r)
 {
@@ -363,19 +355,12 @@ static void put_rule_json(const struct check *c, struct abx_json_writer *w,
         abx_json_str(w, r->disabled_by);
     else
         abx_json_null(w);
-    put_list(w, "scopes", r->scopes);
-    abx_json_key(w, ABX_STR("limits"));
-    abx_json_begin_object(w);
-    for (int i = 0; i < ABX_LIMIT__COUNT; i++)
-        if (r->limits[i].is_set) {
-            abx_json_key(w, abx_str(abx_limit_name((enum abx_limit)i)));
-            abx_json_raw(w, r->limits[i].text);
-        }
-    abx_json_end_object(w);
+    abx__put_list(w, "scopes", r->scopes);
+    abx__put_limits(w, r);
     abx_json_key(w, ABX_STR("paths"));
     abx_json_begin_object(w);
-    put_list(w, "allow", r->paths.allow);
-    put_list(w, "deny", r->paths.deny);
+    abx__put_list(w, "allow", r->paths.allow);
+    abx__put_list(w, "deny", r->paths.deny);
     abx_json_kv_bool(w, "read_only", r->paths.read_only);
     abx_json_end_object(w);
     abx_json_end_object(w);
@@ -437,7 +422,7 @@ static void put_json(struct check *c, struct abx_buf *out)
     put_findings(c, &w);
     abx_json_kv_c(&w, "confine", abx_confine_mode_name(abx_policy_confine(c->policy)));
     if (users.count > 0) /* no published document has the key */
-        put_list(&w, "users", users);
+        abx__put_list(&w, "users", users);
     put_rules(c, &w, rules, count, true);
     abx_json_end_object(&w);
     out->failed |= rules == NULL;

@@ -2,6 +2,7 @@
  * server-api.md 4.1. */
 #include "guest/server/as_user.h"
 #include "guest/server/chromium.h"
+#include "guest/server/rule_json.h"
 #include "guest/server/server_priv.h"
 #include "guest/server/view.h"
 
@@ -24,63 +25,11 @@ static void health_get(struct abx__call *c)
 
 /* ---- /capabilities ---- */
 
-static void put_list(struct abx_json_writer *w, const char *key, struct abx_str_list list)
-{
-    abx_json_key(w, abx_str(key));
-    abx_json_begin_array(w);
-    for (size_t i = 0; i < list.count; i++)
-        abx_json_str(w, list.items[i]);
-    abx_json_end_array(w);
-}
-
-static void put_limits(struct abx_json_writer *w, const struct abx_policy_rule *r)
-{
-    abx_json_key(w, ABX_STR("limits"));
-    abx_json_begin_object(w);
-    for (int i = 0; i < ABX_LIMIT__COUNT; i++)
-        if (r->limits[i].is_set) {
-            abx_json_key(w, abx_str(abx_limit_name((enum abx_limit)i)));
-            abx_json_raw(w, r->limits[i].text);
-        }
-    abx_json_end_object(w);
-}
-
-static bool is_flag(int param)
-{
-    return param == ABX_PARAM_OVERWRITE || param == ABX_PARAM_BLOCK_PRIVATE_NETWORKS;
-}
-
-static void put_param(struct abx_json_writer *w, int param, const struct abx_policy_param *p)
-{
-    const char *name = abx_param_name((enum abx_param)param);
-    if (is_flag(param)) {
-        abx_json_kv_bool(w, name, p->flag);
-    } else if (param == ABX_PARAM_ALLOWED_SIGNALS) {
-        abx_json_key(w, abx_str(name));
-        abx_json_begin_array(w);
-        for (size_t i = 0; i < p->number_count; i++)
-            abx_json_i64(w, p->numbers[i]);
-        abx_json_end_array(w);
-    } else {
-        put_list(w, name, p->words);
-    }
-}
-
-static void put_params(struct abx_json_writer *w, const struct abx_policy_rule *r)
-{
-    abx_json_key(w, ABX_STR("params"));
-    abx_json_begin_object(w);
-    for (int i = 0; i < ABX_PARAM__COUNT; i++)
-        if (r->params[i].is_set)
-            put_param(w, i, &r->params[i]);
-    abx_json_end_object(w);
-}
-
 static void put_paths(struct abx_json_writer *w, const struct abx_policy_rule *r)
 {
     abx_json_key(w, ABX_STR("paths"));
     abx_json_begin_object(w);
-    put_list(w, "allow", r->paths.allow);
+    abx__put_list(w, "allow", r->paths.allow);
     abx_json_kv_bool(w, "read_only", r->paths.read_only);
     abx_json_kv_i64(w, "deny_count", (int64_t)r->paths.deny.count);
     abx_json_kv_c(w, "symlinks", r->paths.never_links ? "never" : "within");
@@ -120,10 +69,10 @@ static void put_rule(struct abx_json_writer *w, const struct abx_policy_rule *r,
     abx_json_kv_bool(w, "allowed", reason == NULL);
     put_text_or_null(w, "reason", abx_str(reason));
     put_text_or_null(w, "rule", r->enabled ? (struct abx_str){0} : r->disabled_by);
-    put_list(w, "scopes", r->scopes);
+    abx__put_list(w, "scopes", r->scopes);
     if (reason == NULL) {
-        put_limits(w, r);
-        put_params(w, r);
+        abx__put_limits(w, r);
+        abx__put_params(w, r);
         if (r->takes_paths)
             put_paths(w, r);
     }
@@ -183,7 +132,7 @@ static void put_identity(struct abx_json_writer *w, const struct abx__call *c)
         if (n)
             memcpy(sorted, c->who.scopes.items, n * sizeof(*sorted));
         qsort(sorted, n, sizeof(*sorted), compare_strs);
-        put_list(w, "scopes", (struct abx_str_list){sorted, n});
+        abx__put_list(w, "scopes", (struct abx_str_list){sorted, n});
     } else {
         w->out->failed = true;
     }
@@ -217,7 +166,8 @@ static void put_confine(struct abx_json_writer *w, const struct abx__call *c)
     abx_json_kv_c(w, "processes", abx__callers_are_counted() ? "by caller" : "by user");
     abx_json_kv_c(w, "memory", abx__views_memory(c->policy));
     abx_json_kv_c(w, "chromium", abx__chromium_level(c->policy));
-    put_list(w, "users", abx_policy_confinement(c->policy)->users); /* beside the server's own */
+    abx__put_list(w, "users",
+                  abx_policy_confinement(c->policy)->users); /* beside the server's own */
     abx_json_key(w, ABX_STR("layers"));
     abx_json_begin_object(w);
     for (unsigned i = 0; i < ABX_CONFINE_LAYERS; i++)

@@ -2,6 +2,7 @@
  *
  * Values go both ways as they came; credentials stay here (hand_over.c). */
 #include "guest/server/commands_priv.h"
+#include "guest/server/rule_json.h"
 #include "lib/base/assert.h"
 #include "lib/base/log.h"
 #include "lib/base/parse.h"
@@ -15,45 +16,6 @@ enum { TEXT_BYTES = 1 << 20, HEADERS_MAX = 64, ERROR_BYTES = 4096 };
 
 /* ---- what the host is told of a call ---- */
 
-static void put_list(struct abx_json_writer *w, const char *key, const struct abx_str_list *list)
-{
-    abx_json_key(w, abx_str(key));
-    abx_json_begin_array(w);
-    for (size_t i = 0; i < list->count; i++)
-        abx_json_str(w, list->items[i]);
-    abx_json_end_array(w);
-}
-
-static void put_limits(struct abx_json_writer *w, const struct abx_policy_rule *r)
-{
-    abx_json_key(w, ABX_STR("limits"));
-    abx_json_begin_object(w);
-    for (int i = 0; i < ABX_LIMIT__COUNT; i++) {
-        if (!r->limits[i].is_set)
-            continue;
-        abx_json_key(w, abx_str(abx_limit_name((enum abx_limit)i)));
-        abx_json_raw(w, r->limits[i].text);
-    }
-    abx_json_end_object(w);
-}
-
-static void put_param(struct abx_json_writer *w, enum abx_param which,
-                      const struct abx_policy_param *p)
-{
-    const char *name = abx_param_name(which);
-    if (which == ABX_PARAM_OVERWRITE || which == ABX_PARAM_BLOCK_PRIVATE_NETWORKS) {
-        abx_json_kv_bool(w, name, p->flag);
-    } else if (which == ABX_PARAM_ALLOWED_SIGNALS) {
-        abx_json_key(w, abx_str(name));
-        abx_json_begin_array(w);
-        for (size_t i = 0; i < p->number_count; i++)
-            abx_json_i64(w, p->numbers[i]);
-        abx_json_end_array(w);
-    } else {
-        put_list(w, name, &p->words);
-    }
-}
-
 static const char *audit_name(enum abx_audit audit)
 {
     static const char *const names[] = {
@@ -66,18 +28,13 @@ static void put_rule(struct abx_json_writer *w, const struct abx_policy_rule *r)
     abx_json_key(w, ABX_STR("rule"));
     abx_json_begin_object(w);
     abx_json_kv_bool(w, "enabled", r->enabled);
-    put_list(w, "scopes", &r->scopes);
-    put_list(w, "allow", &r->paths.allow);
-    put_list(w, "deny", &r->paths.deny);
+    abx__put_list(w, "scopes", r->scopes);
+    abx__put_list(w, "allow", r->paths.allow);
+    abx__put_list(w, "deny", r->paths.deny);
     abx_json_kv_bool(w, "read_only", r->paths.read_only);
     abx_json_kv_c(w, "symlinks", r->paths.never_links ? "never" : "within");
-    put_limits(w, r);
-    abx_json_key(w, ABX_STR("params"));
-    abx_json_begin_object(w);
-    for (int i = 0; i < ABX_PARAM__COUNT; i++)
-        if (r->params[i].is_set)
-            put_param(w, (enum abx_param)i, &r->params[i]);
-    abx_json_end_object(w);
+    abx__put_limits(w, r);
+    abx__put_params(w, r);
     abx_json_kv_c(w, "audit", audit_name(r->audit));
     abx_json_end_object(w);
 }
@@ -91,7 +48,7 @@ void abx__call_context(struct abx_buf *out, const struct abx__call *c)
     abx_json_key(&w, ABX_STR("identity"));
     abx_json_begin_object(&w);
     abx_json_kv_str(&w, "id", c->who.id);
-    put_list(&w, "scopes", &c->who.scopes);
+    abx__put_list(&w, "scopes", c->who.scopes);
     abx_json_end_object(&w);
     put_rule(&w, c->rule);
     abx_json_end_object(&w);

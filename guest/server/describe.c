@@ -2,6 +2,7 @@
  * share (describe.h). server.md 1, 5. */
 #include "guest/server/describe.h"
 
+#include "guest/server/rule_json.h"
 #include "guest/server/verbs.h"
 
 #include "lib/base/assert.h"
@@ -88,11 +89,7 @@ static void put_row_json(struct abx_json_writer *w, const struct abx_policy_rule
     abx_json_kv_c(w, "group", abx_group_name(e->group));
     abx_json_kv_c(w, "effect", abx__effect(e));
     abx_json_kv_bool(w, "published", !abx_policy_is_extension(r));
-    abx_json_key(w, ABX_STR("scopes"));
-    abx_json_begin_array(w);
-    for (size_t i = 0; i < r->scopes.count; i++)
-        abx_json_str(w, r->scopes.items[i]);
-    abx_json_end_array(w);
+    abx__put_list(w, "scopes", r->scopes);
     abx_json_key(w, ABX_STR("limits"));
     abx_json_begin_array(w);
     for (int i = 0; i < ABX_LIMIT__COUNT; i++)
