@@ -98,16 +98,10 @@ int abx_draft_open(struct abx_draft *d, const struct abx_draft_spec *spec)
 
 int abx_draft_write(struct abx_draft *d, struct abx_str piece)
 {
-    while (piece.len > 0) {
-        ssize_t n = pwrite(d->fd, piece.ptr, piece.len, (off_t)d->size);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        d->size += (uint64_t)n;
-        piece = abx_str_sub(piece, (size_t)n, piece.len);
-    }
-    return 0;
+    int rc = abx_fd_write_all_at(d->fd, piece.ptr, piece.len, d->size);
+    if (rc == 0)
+        d->size += piece.len;
+    return rc;
 }
 
 static bool is_same(const struct stat *a, const struct stat *b)

@@ -18,7 +18,6 @@
 
 enum {
     PIECE_BYTES = 4 << 20,     /* poured at once, then freed */
-    HAND_BYTES = 256 * 1024,   /* poured at once where the kernel does not do it */
     RESERVE_BYTES = 256 << 20, /* left free for others, but on a small file system */
     RESERVE_PART = 32,         /* one in so many bytes of it */
     BLOCK_BYTES = 512          /* of st_blocks */
@@ -83,51 +82,14 @@ int abx_spool_fits(const struct abx_spool *s, const char *path)
 
 /* --- bytes --- */
 
-static int write_at(int fd, uint64_t at, struct abx_str piece)
-{
-    while (piece.len > 0) {
-        ssize_t n = pwrite(fd, piece.ptr, piece.len, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -errno;
-        at += (uint64_t)n;
-        piece = abx_str_sub(piece, (size_t)n, piece.len);
-    }
-    return 0;
-}
-
 int abx_spool_write(struct abx_spool *s, struct abx_str piece)
 {
     int rc = check_room(s->fd, piece.len);
     if (rc == 0)
-        rc = write_at(s->fd, s->size, piece);
+        rc = abx_fd_write_all_at(s->fd, piece.ptr, piece.len, s->size);
     if (rc == 0)
         s->size += piece.len;
     return rc;
-}
-
-static int pour_by_hand(struct abx_spool *s, int to, uint64_t most)
-{
-    ABX_AUTO_FREE char *piece = malloc(HAND_BYTES);
-    if (piece == NULL)
-        return -ENOMEM;
-    ssize_t n = pread(s->fd, piece, most < HAND_BYTES ? most : HAND_BYTES, (off_t)s->poured);
-    int rc = n <= 0 ? (n < 0 ? -errno : -EIO) : abx_fd_write_all(to, piece, (size_t)n);
-    if (rc == 0)
-        s->poured += (uint64_t)n;
-    return rc;
-}
-
-static int pour_piece(struct abx_spool *s, int to, uint64_t most)
-{
-    off_t at = (off_t)s->poured;
-    ssize_t n = copy_file_range(s->fd, &at, to, NULL, most, 0);
-    if (n > 0) {
-        s->poured += (uint64_t)n;
-        return 0;
-    }
-    return n < 0 && (errno == ENOSPC || errno == EDQUOT) ? -errno : pour_by_hand(s, to, most);
 }
 
 int abx_spool_pour(struct abx_spool *s, int to, uint64_t most)
@@ -135,7 +97,7 @@ int abx_spool_pour(struct abx_spool *s, int to, uint64_t most)
     while (most > 0 && s->poured < s->size) {
         uint64_t left = s->size - s->poured, before = s->poured;
         uint64_t piece = left < PIECE_BYTES ? left : PIECE_BYTES;
-        int rc = pour_piece(s, to, piece < most ? piece : most);
+        int rc = abx_fd_copy(s->fd, &s->poured, before + (piece < most ? piece : most), to);
         if (rc < 0)
             return rc;
         uint64_t moved = s->poured - before;

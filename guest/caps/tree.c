@@ -19,7 +19,7 @@
 
 #include "lib/base/banned.h"
 
-enum { DEPTH_MAX = 1000, COPY_BYTES = 1 << 20 };
+enum { DEPTH_MAX = 1000 };
 
 /* Not in every <linux/magic.h>. */
 #ifndef XFS_SUPER_MAGIC
@@ -268,36 +268,12 @@ int abx_tree_spool(struct abx_str dir)
     return fd;
 }
 
-/* A buffer, where the kernel does not copy between these two by itself. */
-static int copy_by_hand(int from, uint64_t at, uint64_t size, int to)
-{
-    ABX_AUTO_FREE char *piece = malloc(COPY_BYTES);
-    if (piece == NULL)
-        return -ENOMEM;
-    while (at < size) {
-        uint64_t left = size - at;
-        ssize_t n = pread(from, piece, left < COPY_BYTES ? left : COPY_BYTES, (off_t)at);
-        int rc = n <= 0 ? (n < 0 ? -errno : -EIO) : abx_fd_write_all(to, piece, (size_t)n);
-        if (rc < 0)
-            return rc;
-        at += (uint64_t)n;
-    }
-    return 0;
-}
-
 static int write_content(int fd, const struct abx_tree_put *put)
 {
+    uint64_t at = 0;
     if (put->size == 0)
         return abx_fd_write_all(fd, put->content.ptr, put->content.len);
-    off_t at = 0;
-    while ((uint64_t)at < put->size) {
-        ssize_t n = copy_file_range(put->from_fd, &at, fd, NULL, put->size - (uint64_t)at, 0);
-        if (n <= 0)
-            return n < 0 && errno == ENOSPC
-                       ? -ENOSPC
-                       : copy_by_hand(put->from_fd, (uint64_t)at, put->size, fd);
-    }
-    return 0;
+    return abx_fd_copy(put->from_fd, &at, put->size, fd);
 }
 
 static int write_in_place(int dir_fd, const char *name, const struct abx_tree_put *put)
@@ -411,8 +387,7 @@ static int add_content(int fd, const struct abx_tree_put *put, uint64_t max_size
         return -EFBIG;
     if ((st.st_mode & 06000) && fchmod(fd, st.st_mode & 01777) < 0)
         return -errno;
-    int rc = put->size ? copy_by_hand(put->from_fd, 0, put->size, fd)
-                       : abx_fd_write_all(fd, put->content.ptr, put->content.len);
+    int rc = write_content(fd, put);
     if (rc < 0)
         take_back(fd, old, old + more);
     *ret_size = old + more;

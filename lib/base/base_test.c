@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -245,6 +246,41 @@ TEST(files_are_replaced_read_and_removed)
     assert_int_equal(abx_fd_remove_tree(AT_FDCWD, dir), 0);
     assert_int_equal(access(dir, F_OK), -1);
     assert_int_equal(access("/etc/passwd", F_OK), 0);
+}
+
+TEST(bytes_are_written_at_an_offset_and_copied_on)
+{
+    static char big[600000], got[sizeof(big)];
+    int ends[2];
+    ABX_AUTO_FD from = memfd_create("from", MFD_CLOEXEC);
+    ABX_AUTO_FD to = memfd_create("to", MFD_CLOEXEC);
+    memset(big, 'x', sizeof(big));
+    assert_int_equal(abx_fd_write_all_at(from, big, sizeof(big), 3), 0);
+    assert_int_equal(abx_fd_write_all_at(from, "abc", 3, 0), 0);
+    assert_int_equal(lseek(from, 0, SEEK_CUR), 0);
+    uint64_t at = 1;
+    assert_int_equal(abx_fd_copy(from, &at, 3, to), 0); /* of a part, and on from there */
+    assert_int_equal(at, 3);
+    assert_int_equal(abx_fd_copy(from, &at, sizeof(big) + 3, to), 0);
+    assert_int_equal(at, sizeof(big) + 3);
+    assert_int_equal(pread(to, got, sizeof(got), 0), sizeof(got));
+    assert_memory_equal(got, "bcxx", 4);
+    assert_int_equal(lseek(to, 0, SEEK_END), sizeof(big) + 2);
+    assert_int_equal(abx_fd_copy(from, &at, sizeof(big) + 4, to), -EIO); /* it ends before */
+    /* a pipe: the kernel does not copy into it by itself */
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    at = 0;
+    assert_int_equal(abx_fd_copy(from, &at, 5, ends[1]), 0);
+    assert_int_equal(read(ends[0], got, sizeof(got)), 5);
+    assert_memory_equal(got, "abcxx", 5);
+    close(ends[0]);
+    close(ends[1]);
+    /* what fails tells where it stands */
+    ABX_AUTO_FD full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+    at = 2;
+    assert_int_equal(abx_fd_copy(from, &at, 5, full), -ENOSPC);
+    assert_int_equal(at, 2);
+    assert_int_equal(abx_fd_write_all_at(-1, "a", 1, 0), -EBADF);
 }
 
 TEST(descriptors_travel_over_a_unix_socket_deep_in_a_tree)

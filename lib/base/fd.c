@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { MAX_FDS = 160, MAX_TREE_DEPTH = 512 };
+enum { MAX_FDS = 160, MAX_TREE_DEPTH = 512, COPY_BYTES = 256 * 1024 };
 
 void abx_fd_close(int *fd)
 {
@@ -63,6 +63,54 @@ int abx_fd_write_all(int fd, const void *data, size_t len)
             return -errno;
         p += n;
         len -= (size_t)n;
+    }
+    return 0;
+}
+
+int abx_fd_write_all_at(int fd, const void *data, size_t len, uint64_t offset)
+{
+    const char *p = data;
+    while (len > 0) {
+        ssize_t n = pwrite(fd, p, len, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        p += n;
+        offset += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int copy_through(int from, uint64_t *inout_offset, uint64_t end, int to)
+{
+    ABX_AUTO_FREE char *piece = malloc(COPY_BYTES);
+    if (piece == NULL)
+        return -ENOMEM;
+    while (*inout_offset < end) {
+        uint64_t left = end - *inout_offset;
+        ssize_t n = pread(from, piece, left < COPY_BYTES ? left : COPY_BYTES, (off_t)*inout_offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        int rc = n <= 0 ? (n < 0 ? -errno : -EIO) : abx_fd_write_all(to, piece, (size_t)n);
+        if (rc < 0)
+            return rc;
+        *inout_offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+int abx_fd_copy(int from, uint64_t *inout_offset, uint64_t end, int to)
+{
+    while (*inout_offset < end) {
+        off_t at = (off_t)*inout_offset;
+        ssize_t n = copy_file_range(from, &at, to, NULL, end - *inout_offset, 0);
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
+            return -errno;
+        if (n <= 0)
+            return copy_through(from, inout_offset, end, to);
+        *inout_offset += (uint64_t)n;
     }
     return 0;
 }

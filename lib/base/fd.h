@@ -28,6 +28,12 @@ int abx_fd_set_nonblock(int fd, bool on);
 int abx_fd_set_cloexec(int fd, bool on);
 /** Writes all of it to a blocking fd; restarts on EINTR. */
 int abx_fd_write_all(int fd, const void *data, size_t len);
+/** The same at @offset of a file, whose own position stays. */
+int abx_fd_write_all_at(int fd, const void *data, size_t len, uint64_t offset);
+/** Copies from @offset of the file @from, up to @end, to the position of the file @to: in the
+ *  kernel where it can, else through memory. *inout_offset is where it stands, also on failure.
+ *  -EIO: @from ends before @end. */
+int abx_fd_copy(int from, uint64_t *inout_offset, uint64_t end, int to);
 /** Reads up to @cap bytes of a blocking fd until EOF or full; the count. */
 ssize_t abx_fd_read_all(int fd, void *data, size_t cap);
 /** Reads the whole file @name below @dir_fd (AT_FDCWD allowed), regular or not, up to @max bytes,
