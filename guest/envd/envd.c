@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { BACKLOG = 128, MAX_CONNS = 2000, RPC_BYTES_MAX = 64 << 20 };
+enum { MAX_CONNS = 2000, RPC_BYTES_MAX = 64 << 20 };
 
 static const struct abx_rpc_service *const services[] = {&abx__process_service,
                                                          &abx__filesystem_service, NULL};
@@ -65,18 +65,10 @@ static int on_accept(void *user, int fd, int tag)
 
 /* ---- the start ---- */
 
-static int listen_tcp(struct abx__envd *e, struct abx_error *err)
-{
-    union abx_address any = {.v4 = {.sin_family = AF_INET, .sin_port = htons(e->o.tcp_port)}};
-    int fd = abx_address_bind(&any, false, BACKLOG);
-    if (fd < 0)
-        return abx_err_sys(err, fd, "port %d", e->o.tcp_port);
-    return abx_http_server_listen(e->http, fd, ABX_ENVD_TCP, err);
-}
-
 static int start_listeners(struct abx__envd *e, struct abx_error *err)
 {
-    if (e->o.tcp_port != 0 && listen_tcp(e, err) < 0)
+    if (e->o.tcp_port != 0 &&
+        abx_http_server_listen_any(e->http, e->o.tcp_port, ABX_ENVD_TCP, err) < 0)
         return -1;
     if (e->o.channel_fd < 0)
         return 0;

@@ -15,7 +15,7 @@
 
 #include "lib/base/banned.h"
 
-enum { BACKLOG = 128, MAX_CONNS = 512, ENVD_IDLE = 2 };
+enum { MAX_CONNS = 512, ENVD_IDLE = 2 };
 
 extern char **environ;
 
@@ -63,18 +63,10 @@ static int on_accept(void *user, int fd, int tag)
 
 /* ---- the start ---- */
 
-static int listen_tcp(struct abx__interp *in, struct abx_error *err)
-{
-    union abx_address any = {.v4 = {.sin_family = AF_INET, .sin_port = htons(in->o.tcp_port)}};
-    int fd = abx_address_bind(&any, false, BACKLOG);
-    if (fd < 0)
-        return abx_err_sys(err, fd, "port %d", in->o.tcp_port);
-    return abx_http_server_listen(in->http, fd, ABX__INTERP_TCP, err);
-}
-
 static int start_listeners(struct abx__interp *in, struct abx_error *err)
 {
-    if (in->o.tcp_port != 0 && listen_tcp(in, err) < 0)
+    if (in->o.tcp_port != 0 &&
+        abx_http_server_listen_any(in->http, in->o.tcp_port, ABX__INTERP_TCP, err) < 0)
         return -1;
     if (in->o.channel_fd < 0)
         return 0;

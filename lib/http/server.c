@@ -1,9 +1,11 @@
 /* lib/http/server.c: listeners, the set of connections, deadlines. Loop thread. */
 #include "lib/http/server_priv.h"
 
+#include "lib/base/address.h"
 #include "lib/base/assert.h"
 #include "lib/base/fd.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,7 @@
 #include "lib/base/banned.h"
 
 enum {
+    BACKLOG = 128,
     HEAD_TIMEOUT_MS = 30000,
     IDLE_TIMEOUT_MS = 640000, /* envd.md 1.1 */
     MAX_CONNS = 2000,
@@ -169,6 +172,14 @@ int abx_http_server_listen(struct abx_http_server *s, int take_fd, int tag, stru
     s->handles++;
     watch_listeners(s);
     return 0;
+}
+
+int abx_http_server_listen_any(struct abx_http_server *s, uint16_t port, int tag,
+                               struct abx_error *err)
+{
+    union abx_address any = {.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
+    int fd = abx_address_bind(&any, false, BACKLOG);
+    return fd < 0 ? abx_err_sys(err, fd, "port %d", port) : abx_http_server_listen(s, fd, tag, err);
 }
 
 int abx_http_server_adopt(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err)

@@ -59,6 +59,9 @@ int abx_http_server_open(struct abx_loop *l, const struct abx_http_server_option
                          struct abx_http_server **ret, struct abx_error *err);
 /** Takes @take_fd, a listening socket (also on failure). */
 int abx_http_server_listen(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
+/** On all IPv4 addresses of the machine. */
+int abx_http_server_listen_any(struct abx_http_server *s, uint16_t port, int tag,
+                               struct abx_error *err);
 /** Takes @take_fd, an already connected socket (gateway channel, loopback tests), also on failure.
  */
 int abx_http_server_adopt(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
