@@ -35,44 +35,6 @@ union address {
     struct sockaddr_in6 v6;
 };
 
-static socklen_t loopback_v4(uint16_t port, union address *ret)
-{
-    ret->v4.sin_family = AF_INET;
-    ret->v4.sin_port = htons(port);
-    ret->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return sizeof(ret->v4);
-}
-
-static socklen_t loopback_v6(uint16_t port, union address *ret)
-{
-    ret->v6.sin6_family = AF_INET6;
-    ret->v6.sin6_port = htons(port);
-    ret->v6.sin6_addr = in6addr_loopback;
-    return sizeof(ret->v6);
-}
-
-static socklen_t interface_v4(uint16_t port, union address *ret)
-{
-    struct ifaddrs *all = NULL;
-    socklen_t len = 0;
-    if (getifaddrs(&all) < 0)
-        return 0;
-    for (const struct ifaddrs *i = all; i != NULL && len == 0; i = i->ifa_next) {
-        if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
-            (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) != IFF_UP)
-            continue;
-        memcpy(&ret->v4, i->ifa_addr, sizeof(ret->v4));
-        ret->v4.sin_port = htons(port);
-        len = sizeof(ret->v4);
-    }
-    freeifaddrs(all);
-    return len;
-}
-
-/* In the order in which a port is looked for. 0: there is no such address. */
-static socklen_t (*const addresses[])(uint16_t port, union address *ret) = {
-    loopback_v4, loopback_v6, interface_v4};
-
 struct dial {
     struct abx_list node;
     struct abx__gateway *gateway;
@@ -83,11 +45,54 @@ struct dial {
     const struct channel *channel; /* NULL: a port */
     uint16_t port;
     size_t tries;
-    size_t address; /* of `addresses` */
+    size_t address;               /* of `addresses` */
+    struct sockaddr_in interface; /* looked for once; without family: none was there yet */
     int fd;
     int handles; /* still known to the loop */
     bool done;
 };
+
+static socklen_t loopback_v4(struct dial *d, union address *ret)
+{
+    ret->v4.sin_family = AF_INET;
+    ret->v4.sin_port = htons(d->port);
+    ret->v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return sizeof(ret->v4);
+}
+
+static socklen_t loopback_v6(struct dial *d, union address *ret)
+{
+    ret->v6.sin6_family = AF_INET6;
+    ret->v6.sin6_port = htons(d->port);
+    ret->v6.sin6_addr = in6addr_loopback;
+    return sizeof(ret->v6);
+}
+
+static void find_interface(struct sockaddr_in *ret)
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) < 0)
+        return;
+    for (const struct ifaddrs *i = all; i != NULL && ret->sin_family == 0; i = i->ifa_next) {
+        if (i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+            (i->ifa_flags & (IFF_UP | IFF_LOOPBACK)) == IFF_UP)
+            memcpy(ret, i->ifa_addr, sizeof(*ret));
+    }
+    freeifaddrs(all);
+}
+
+static socklen_t interface_v4(struct dial *d, union address *ret)
+{
+    if (d->interface.sin_family == 0)
+        find_interface(&d->interface);
+    ret->v4 = d->interface;
+    ret->v4.sin_port = htons(d->port);
+    return ret->v4.sin_family == 0 ? 0 : sizeof(ret->v4);
+}
+
+/* In the order in which a port is looked for. 0: there is no such address. */
+static socklen_t (*const addresses[])(struct dial *d, union address *ret) = {
+    loopback_v4, loopback_v6, interface_v4};
 
 /* One connect() that did not end at once. A poll can not be used again before its close callback,
  * so each has its own. */
@@ -192,7 +197,7 @@ static void wait_writable(struct dial *d)
 static void try_address(struct dial *d)
 {
     union address a = {0};
-    socklen_t len = addresses[d->address](d->port, &a);
+    socklen_t len = addresses[d->address](d, &a);
     if (len == 0) {
         on_refused(d);
         return;
