@@ -2,6 +2,7 @@
  * to that program. */
 #include "guest/autostart.h"
 
+#include "guest/caps/environ.h"
 #include "guest/caps/users.h"
 #include "lib/base/err.h"
 #include "lib/base/fd.h"
@@ -88,13 +89,12 @@ static int find_account(struct abx_user *ret, struct abx_error *err)
 
 static int set_variables(const struct abx_user *u)
 {
-    const struct {
-        const char *name, *value;
-    } rows[] = {{"HOME", u->home}, {"USER", u->name}, {"LOGNAME", u->name}, {"SHELL", u->shell}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-        if (setenv(rows[i].name, rows[i].value, 1) < 0)
+    struct abx_env_pair own[ABX_ENVIRON_OF_USER];
+    abx_environ_of_user(u, own);
+    for (size_t i = 0; i < ABX_COUNTOF(own); i++)
+        if (setenv(own[i].name.ptr, own[i].value.ptr, 1) < 0)
             return -errno;
-    return 0;
+    return setenv("SHELL", u->shell, 1) < 0 ? -errno : 0;
 }
 
 /* Last, what can not be taken back. */
