@@ -11,11 +11,13 @@ import http.client
 import json
 import os
 import socket
+import time
 from urllib.parse import urlsplit
 
 import protobuf
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = 30  # of one silence
+STREAM_SECONDS = 120  # that a stream may keep its reader waiting, all in all: one with keepalives is never silent
 
 
 class Cut(Exception):
@@ -60,14 +62,20 @@ class Stream:
 
     def __init__(self, connection, answer, decode=json.loads):
         self.connection, self.answer, self.decode, self.pid, self.end_frame = connection, answer, decode, None, None
+        self.waited = 0.0
 
     def read_exactly(self, size):
         data = b""
         while len(data) < size:
+            if self.waited > STREAM_SECONDS:
+                raise AssertionError(f"the stream hangs: no end after {self.waited:.0f} s of waiting")
+            began = time.monotonic()
             try:
                 part = self.answer.read(size - len(data))
             except (http.client.HTTPException, ConnectionError) as error:
                 raise Cut(f"{type(error).__name__}: {error}") from error
+            finally:
+                self.waited += time.monotonic() - began
             if not part:
                 raise Cut(f"end of file after {len(data)} of {size} bytes")
             data += part
