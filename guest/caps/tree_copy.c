@@ -86,13 +86,8 @@ static ssize_t copy_by_hand(int in, off_t at, size_t size, int out)
     if (piece == NULL)
         return -ENOMEM;
     ssize_t n = pread(in, piece, size < COPY_BYTES ? size : COPY_BYTES, at);
-    for (ssize_t done = 0; done < n;) {
-        ssize_t w = pwrite(out, piece + done, (size_t)(n - done), at + done);
-        if (w < 0 && errno != EINTR)
-            return -errno;
-        done += w < 0 ? 0 : w;
-    }
-    return n < 0 ? -errno : n;
+    int rc = n < 0 ? -errno : abx_fd_write_all_at(out, piece, (size_t)n, (uint64_t)at);
+    return rc < 0 ? rc : n;
 }
 
 /* Bytes copied, at most @size: 0 at the end of the file. By the kernel where it can. */
