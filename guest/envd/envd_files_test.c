@@ -257,6 +257,29 @@ TEST(post_takes_a_chunked_form_at_every_split)
     stop();
 }
 
+/* A whole project in one request, as files.write with a list sends it. */
+TEST(post_takes_a_form_of_many_files)
+{
+    enum { FILES = 5000 };
+    ABX_AUTO_BUF body;
+    char deep[201] = "";
+    memset(deep, 'd', sizeof(deep) - 1); /* with the numbers more than a request's arena has */
+    start();
+    abx_buf_init(&body, 8 << 20);
+    for (int i = 0; i < FILES; i++)
+        abx_buf_putf(&body,
+                     "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"many/%s/%d\""
+                     "\r\n\r\n%d\r\n",
+                     deep, i, i);
+    abx_buf_put_c(&body, LAST);
+    expect("POST /files", FORM, abx_buf_str(&body), 200, "\"name\":\"4999\",\"type\":\"file\"}]");
+    assert_true(abx_str_find(abx_buf_str(&got), ABX_STR("\"name\":\"0\",")) > 0);
+    char path[256];
+    snprintf(path, sizeof(path), "%%R/home/many/%s/4999", deep);
+    expect_file(path, "4999");
+    stop();
+}
+
 TEST(post_and_get_eight_megabytes)
 {
     enum { SIZE = 8 << 20 };

@@ -3,13 +3,20 @@
 #include "guest/envd/envd_priv.h"
 
 #include "lib/base/assert.h"
+#include "lib/base/map.h"
 #include "lib/wire/multipart.h"
 
 #include <errno.h>
 
 #include "lib/base/banned.h"
 
-enum { FILES_MAX = 4096, LEFT_OVER_MAX = 4 << 20, UNPACK_BYTES = 65536 };
+enum {
+    FILES_MAX = 65536,     /* of one form */
+    PATHS_MAX = 16 << 20,  /* their names, bytes */
+    ANSWER_MAX = 64 << 20, /* the same in JSON, with marks and escapes */
+    LEFT_OVER_MAX = 4 << 20,
+    UNPACK_BYTES = 65536
+};
 
 struct post {
     struct abx_http_req *req;
@@ -21,8 +28,8 @@ struct post {
     bool is_finishing;         /* waiting for on_done */
     bool body_ended, form_ended, is_answered;
     struct abx_buf left_over; /* of the body: came while a file was being finished */
-    struct abx_str *paths;    /* written so far, in upload order */
-    size_t path_count;
+    struct abx_buf paths;     /* begun so far, in upload order, each with its NUL */
+    struct abx_map known;     /* the same, to be found */
     bool has_length;
     uint64_t length;
     struct abx__metadata metadata;
@@ -90,13 +97,14 @@ static void answer_written(struct post *p)
 {
     ABX_AUTO_BUF body;
     struct abx_json_writer w;
-    abx_buf_init(&body, 16 << 20);
+    struct abx_str rest = abx_buf_str(&p->paths), path;
+    abx_buf_init(&body, ANSWER_MAX);
     abx_json_writer_init(&w, &body);
     abx_json_begin_array(&w);
-    for (size_t i = 0; i < p->path_count; i++) {
+    while (rest.len > 0 && abx_str_split(&rest, '\0', &path)) {
         abx_json_begin_object(&w);
-        abx_json_kv_str(&w, "path", p->paths[i]);
-        abx_json_kv_str(&w, "name", abx_path_base(p->paths[i]));
+        abx_json_kv_str(&w, "path", path);
+        abx_json_kv_str(&w, "name", abx_path_base(path));
         abx_json_kv_c(&w, "type", "file");
         put_metadata(&w, &p->metadata);
         abx_json_end_object(&w);
@@ -139,28 +147,21 @@ static void on_upload_done(struct abx_upload *u, const struct abx_error *err)
 
 static const struct abx_upload_ops upload_ops = {on_upload_drain, on_upload_done};
 
-static bool is_duplicate(const struct post *p, const char *path)
-{
-    for (size_t i = 0; i < p->path_count; i++)
-        if (abx_str_is(p->paths[i], path))
-            return true;
-    return false;
-}
-
+/* 0, or -1 after the answer; before the file is made, so that no file is written and not named. */
 static int remember(struct post *p, const char *path)
 {
-    if (p->paths == NULL)
-        p->paths = abx_arena_array(p->req->arena, p->is_form ? FILES_MAX : 1, sizeof(*p->paths));
-    if (p->paths == NULL || p->path_count == (p->is_form ? (size_t)FILES_MAX : 1)) {
-        fail(p, 400, "more files than one request may carry");
+    if (p->known.count == FILES_MAX || p->paths.len + strlen(path) >= PATHS_MAX) {
+        fail(p, 400,
+             "one request carries %d files at most, with %d bytes of paths: the first %zu are "
+             "written, send the rest in another one",
+             FILES_MAX, PATHS_MAX, p->known.count);
         return -1;
     }
-    struct abx_str copy = abx_arena_str(p->req->arena, abx_str(path));
-    if (copy.ptr == NULL) {
+    abx_buf_put(&p->paths, path, strlen(path) + 1);
+    if (abx_buf_failed(&p->paths) || abx_map_set(&p->known, abx_str(path), p, NULL) < 0) {
         fail(p, 500, "out of memory");
         return -1;
     }
-    p->paths[p->path_count++] = copy;
     return 0;
 }
 
@@ -173,13 +174,15 @@ static int open_file(struct post *p, struct abx_str raw)
         fail(p, 400, "error resolving path: %s", err.msg);
         return -1;
     }
-    if (is_duplicate(p, path)) {
+    if (abx_map_get(&p->known, abx_str(path)) != NULL) {
         fail(p, 400,
              "you cannot upload multiple files to the same path '%s' in one upload request, only "
              "the first specified file was uploaded",
              path);
         return -1;
     }
+    if (remember(p, path) < 0)
+        return -1;
     struct abx_upload_spec spec = {.path = path,
                                    .user = &p->target.user,
                                    .spill_dir = abx__envd_of(p->req)->o.spill_dir,
@@ -191,7 +194,7 @@ static int open_file(struct post *p, struct abx_str raw)
         fail_upload(p, &err);
         return -1;
     }
-    return remember(p, path);
+    return 0;
 }
 
 static void append(struct post *p, struct abx_str data)
@@ -380,6 +383,8 @@ static void on_close(struct abx_http_req *req, bool aborted)
     drop_upload(p);
     if (p->is_form_open)
         abx_multipart_done(&p->form);
+    abx_map_done(&p->known);
+    abx_buf_done(&p->paths);
     abx_buf_done(&p->left_over);
     abx_buf_done(&p->packed);
     abx_gunzip_done(&p->gunzip);
@@ -471,6 +476,8 @@ void abx__files_post(struct abx_http_req *req)
     p->has_length = req->head->has_length && !is_gzip;
     p->length = req->head->content_length;
     abx_buf_init(&p->left_over, LEFT_OVER_MAX);
+    abx_buf_init(&p->paths, PATHS_MAX);
+    abx_map_init(&p->known, FILES_MAX);
     abx_buf_init(&p->packed, LEFT_OVER_MAX);
     req->data = p;
     req->on_body = on_body;
