@@ -76,18 +76,28 @@ int abx_cgroup_find(struct abx_str mounts, struct abx_str cgroups, char *path, s
     return -EOPNOTSUPP;
 }
 
-int abx_cgroup_own(char *path, size_t size)
+static int find_with(const char *cgroups, size_t len, char *path, size_t size)
 {
     ABX_AUTO_FREE char *mounts = NULL;
-    ABX_AUTO_FREE char *cgroups = NULL;
-    size_t mounts_len, cgroups_len;
+    size_t mounts_len;
     int r = abx_fd_read_file(AT_FDCWD, "/proc/self/mountinfo", TEXT_BYTES, &mounts, &mounts_len);
-    if (r >= 0)
-        r = abx_fd_read_file(AT_FDCWD, "/proc/self/cgroup", TEXT_BYTES, &cgroups, &cgroups_len);
-    if (r < 0)
-        return r;
-    return abx_cgroup_find(abx_str_n(mounts, mounts_len), abx_str_n(cgroups, cgroups_len), path,
-                           size);
+    return r < 0 ? r
+                 : abx_cgroup_find(abx_str_n(mounts, mounts_len), abx_str_n(cgroups, len), path,
+                                   size);
+}
+
+int abx_cgroup_own(char *path, size_t size)
+{
+    ABX_AUTO_FREE char *cgroups = NULL;
+    size_t len;
+    int r = abx_fd_read_file(AT_FDCWD, "/proc/self/cgroup", TEXT_BYTES, &cgroups, &len);
+    return r < 0 ? r : find_with(cgroups, len, path, size);
+}
+
+int abx_cgroup_top(char *path, size_t size)
+{
+    static const char top[] = "0::/\n";
+    return find_with(top, strlen(top), path, size);
 }
 
 /* ---- whose it is ---- */

@@ -7,7 +7,9 @@
 
 /** Its folder: where v2 is mounted, and the way from there. 0; -EOPNOTSUPP: there is none here. */
 int abx_cgroup_own(char *path, size_t size);
-/** The same, by the text of mountinfo and of /proc/self/cgroup. */
+/** Where v2 is mounted whole. 0, or as above. */
+int abx_cgroup_top(char *path, size_t size);
+/** What abx_cgroup_own() tells, by the text of mountinfo and of /proc/self/cgroup. */
 int abx_cgroup_find(struct abx_str mounts, struct abx_str cgroups, char *path, size_t size);
 /** Whether it was handed to whoever runs in it (Delegate=yes of a unit, whose mark it carries).
  *  @is_user: an ordinary user, for whom it is enough that he may write it. */

@@ -5,7 +5,7 @@
  * A group is made when somebody is to start in it, and there are so many at a time: one in which
  * nobody lives makes room. A child joins by descriptors that are open already, before it gives
  * anything up; in v1 by "tasks", as the one thread that it is: a write to "cgroup.procs" would wait
- * for all threads of the machine, some 20 ms. */
+ * for all threads of the machine, some 20 ms; v2 knows no other way. */
 #include "lib/proc/confine.h"
 
 #include "lib/base/fd.h"

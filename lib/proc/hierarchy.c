@@ -1,9 +1,14 @@
 /* lib/proc/hierarchy.c: where cgroups can be made (hierarchy_priv.h): the hierarchy of a controller
- * in cgroup v1, or v2 where the folder above hands the controller down. A folder of this process'
- * own, "abx-server.PID", stands in its cgroup. */
+ * in cgroup v1, or v2. A folder of this process' own, "abx-server.PID", stands in its cgroup.
+ *
+ * Of v2 that one has to hand the controller down. It does not while processes are in it: where it
+ * was handed to this process, which is alone there, the process moves to abx-server.PID/own. Else
+ * root has its folder at the top of the hierarchy, and nobody else has any. */
 #include "lib/proc/hierarchy_priv.h"
 
+#include "lib/base/assert.h"
 #include "lib/base/fd.h"
+#include "lib/proc/cgroup.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,17 +17,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/base/banned.h"
 
-enum { TEXT_BYTES = 1 << 20 };
+enum { TEXT_BYTES = 1 << 20, COMM_BYTES = 16, CONTROLLERS_BYTES = 32 };
+static const char own_leaf[] = "own";
 
 /* ---- where it is ---- */
 
-/* The cgroup of this process in the hierarchy: "N:controllers:path". Of v2, which has no
- * @controller here, the list is empty. */
+/* The cgroup of this process in the hierarchy: "N:controllers:path". */
 static bool find_cgroup(struct abx_str text, const char *controller, struct abx_str *ret)
 {
     struct abx_str line, number, controllers;
@@ -30,8 +36,7 @@ static bool find_cgroup(struct abx_str text, const char *controller, struct abx_
         if (!abx_str_split(&line, ':', &number) || !abx_str_split(&line, ':', &controllers))
             continue;
         *ret = line;
-        if (controller == NULL ? abx_str_is(number, "0") && controllers.len == 0
-                               : abx_str_has_item(controllers, ',', controller))
+        if (abx_str_has_item(controllers, ',', controller))
             return true;
     }
     return false;
@@ -50,9 +55,7 @@ static bool read_mount(struct abx_str line, const char *controller, struct abx_s
             *ret_at = word;
     }
     return abx_str_split(&line, ' ', &type) && abx_str_split(&line, ' ', &source) &&
-           (controller == NULL
-                ? abx_str_is(type, "cgroup2")
-                : abx_str_is(type, "cgroup") && abx_str_has_item(line, ',', controller));
+           abx_str_is(type, "cgroup") && abx_str_has_item(line, ',', controller);
 }
 
 static bool join_path(struct abx__hierarchy *h, struct abx_str at, struct abx_str root,
@@ -63,20 +66,20 @@ static bool join_path(struct abx__hierarchy *h, struct abx_str at, struct abx_st
             memcmp(cgroup.ptr, root.ptr, root.len) != 0)
             return false;
         cgroup = abx_str_sub(cgroup, root.len, cgroup.len);
+        if (cgroup.len > 0 && cgroup.ptr[0] != '/')
+            return false;
     }
     int n = snprintf(h->path, sizeof(h->path), "%.*s%.*s", ABX_STR_FMT(at), ABX_STR_FMT(cgroup));
     return n > 0 && (size_t)n < sizeof(h->path);
 }
 
-static bool find_hierarchy(struct abx__hierarchy *h, struct abx_str mounts, struct abx_str cgroups,
-                           bool v2)
+static bool find_v1(struct abx__hierarchy *h, struct abx_str mounts, struct abx_str cgroups)
 {
-    const char *controller = v2 ? NULL : h->controller;
     struct abx_str line, root = {0}, at = {0}, cgroup;
-    if (!find_cgroup(cgroups, controller, &cgroup))
+    if (!find_cgroup(cgroups, h->controller, &cgroup))
         return false;
     while (abx_str_split(&mounts, '\n', &line))
-        if (read_mount(line, controller, &root, &at) && join_path(h, at, root, cgroup))
+        if (read_mount(line, h->controller, &root, &at) && join_path(h, at, root, cgroup))
             return true;
     return false;
 }
@@ -91,9 +94,8 @@ static int find(struct abx__hierarchy *h)
         r = abx_fd_read_file(AT_FDCWD, "/proc/self/cgroup", TEXT_BYTES, &cgroups, &cgroups_len);
     if (r < 0)
         return r;
-    struct abx_str m = abx_str_n(mounts, mounts_len), c = abx_str_n(cgroups, cgroups_len);
-    h->is_v2 = !find_hierarchy(h, m, c, false);
-    return h->is_v2 && !find_hierarchy(h, m, c, true) ? -EOPNOTSUPP : 0;
+    h->is_v2 = !find_v1(h, abx_str_n(mounts, mounts_len), abx_str_n(cgroups, cgroups_len));
+    return h->is_v2 ? abx_cgroup_own(h->path, sizeof(h->path)) : 0;
 }
 
 /* ---- the folder of this process ---- */
@@ -117,7 +119,8 @@ static void remove_stale(int parent_fd)
         DIR *d = fdopendir(dup(fd));
         const struct dirent *group;
         while (d != NULL && (group = readdir(d)) != NULL)
-            if (group->d_name[0] >= '0' && group->d_name[0] <= '9')
+            if ((group->d_name[0] >= '0' && group->d_name[0] <= '9') ||
+                strcmp(group->d_name, own_leaf) == 0)
                 unlinkat(fd, group->d_name, AT_REMOVEDIR); /* refused while somebody lives in it */
         if (d != NULL)
             closedir(d);
@@ -162,7 +165,104 @@ static int share_folder(struct abx__hierarchy *h, const struct abx__hierarchy *o
     h->is_shared = true;
     memcpy(h->name, other->name, sizeof(h->name));
     h->fd = fcntl(other->fd, F_DUPFD_CLOEXEC, 0);
-    return h->fd < 0 ? -errno : 0;
+    return h->fd < 0 ? -errno : check(h);
+}
+
+static void close_folder(struct abx__hierarchy *h)
+{
+    if (h->fd >= 0 && !h->is_shared)
+        unlinkat(h->parent_fd, h->name, AT_REMOVEDIR);
+    abx_fd_close(&h->fd);
+    abx_fd_close(&h->parent_fd);
+}
+
+static int open_folder(struct abx__hierarchy *h)
+{
+    int r = make_folder(h);
+    if (r == 0)
+        r = check(h);
+    if (r < 0)
+        close_folder(h);
+    return r;
+}
+
+/* ---- v2 ---- */
+
+/* Of the cgroup at @path: what groups need and it has. */
+static bool list_controllers(const struct abx__hierarchy *h, const char *path,
+                             char out[CONTROLLERS_BYTES])
+{
+    bool more = strcmp(h->controller, "memory") != 0 && abx_cgroup_has(path, "memory");
+    snprintf(out, CONTROLLERS_BYTES, "+%s%s", h->controller, more ? " +memory" : "");
+    return abx_cgroup_has(path, h->controller);
+}
+
+static void close_room(struct abx__hierarchy *h, const struct abx_cgroup_room *room)
+{
+    for (const char *const *name = (const char *const[]){"-pids", "-memory", NULL}; *name; name++)
+        (void)abx_fd_write_file(h->fd, "cgroup.subtree_control", abx_str(*name));
+    abx_cgroup_give_back(room);
+    unlinkat(h->fd, own_leaf, AT_REMOVEDIR); /* not while we are in it */
+}
+
+static bool describe_room(const struct abx__hierarchy *h, char leaf[PATH_MAX],
+                          char comm[COMM_BYTES], char controllers[CONTROLLERS_BYTES],
+                          struct abx_cgroup_room *ret)
+{
+    (void)prctl(PR_GET_NAME, comm, 0, 0, 0);
+    *ret = (struct abx_cgroup_room){.path = h->path, .leaf = leaf, .program = comm};
+    bool can = list_controllers(h, h->path, controllers);
+    ret->controllers = abx_str(controllers);
+    return snprintf(leaf, PATH_MAX, "%s/%s/%s", h->path, h->name, own_leaf) < PATH_MAX && can;
+}
+
+/* In the cgroup of this process, which leaves it. */
+static int open_with_room(struct abx__hierarchy *h)
+{
+    char leaf[PATH_MAX], comm[COMM_BYTES], controllers[CONTROLLERS_BYTES];
+    struct abx_cgroup_room room;
+    if (!abx_cgroup_is_given(h->path, geteuid() != 0))
+        return -EOPNOTSUPP;
+    int r = make_folder(h);
+    if (r == 0 && (!describe_room(h, leaf, comm, controllers, &room) ||
+                   (mkdirat(h->fd, own_leaf, 0700) < 0 && errno != EEXIST)))
+        r = -EOPNOTSUPP;
+    if (r == 0) {
+        r = abx_cgroup_make_room(&room);
+        h->has_room = r == 0;
+        if (r == 0)
+            r = check(h);
+        if (r < 0)
+            close_room(h, &room);
+    }
+    if (r < 0) {
+        h->has_room = false;
+        close_folder(h);
+    }
+    return r;
+}
+
+/* What it hands down stays so: somebody else may count on it by the time that we end. */
+static int open_at_top(struct abx__hierarchy *h)
+{
+    char controllers[CONTROLLERS_BYTES];
+    if (geteuid() != 0 || abx_cgroup_top(h->path, sizeof(h->path)) < 0 ||
+        !list_controllers(h, h->path, controllers))
+        return -EOPNOTSUPP;
+    ABX_AUTO_FD fd = open(h->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int r = fd < 0 ? -errno : abx_fd_write_file(fd, "cgroup.subtree_control", abx_str(controllers));
+    return r < 0 ? r : open_folder(h);
+}
+
+/* The first of them that works. */
+static int open_v2(struct abx__hierarchy *h)
+{
+    static int (*const ways[])(struct abx__hierarchy *) = {open_folder, open_with_room,
+                                                           open_at_top};
+    int r = -EOPNOTSUPP;
+    for (size_t i = 0; r < 0 && i < ABX_COUNTOF(ways); i++)
+        r = ways[i](h);
+    return r;
 }
 
 int abx__hierarchy_open(struct abx__hierarchy *h, const struct abx__hierarchy *other)
@@ -172,10 +272,13 @@ int abx__hierarchy_open(struct abx__hierarchy *h, const struct abx__hierarchy *o
     int r = find(h);
     if (r < 0)
         return r;
-    bool is_one = other != NULL && other->fd >= 0 && strcmp(h->path, other->path) == 0;
-    r = is_one ? share_folder(h, other) : make_folder(h);
-    if (r == 0)
-        r = check(h);
+    /* v2 is one hierarchy for all controllers. */
+    bool is_one = other != NULL && other->fd >= 0 && h->is_v2 == other->is_v2 &&
+                  (h->is_v2 || strcmp(h->path, other->path) == 0);
+    if (is_one)
+        r = share_folder(h, other);
+    else
+        r = h->is_v2 ? open_v2(h) : open_folder(h);
     if (r < 0)
         abx__hierarchy_close(h);
     return r;
@@ -183,9 +286,10 @@ int abx__hierarchy_open(struct abx__hierarchy *h, const struct abx__hierarchy *o
 
 void abx__hierarchy_close(struct abx__hierarchy *h)
 {
-    if (h->fd >= 0 && !h->is_shared)
-        unlinkat(h->parent_fd, h->name, AT_REMOVEDIR);
-    abx_fd_close(&h->fd);
-    abx_fd_close(&h->parent_fd);
-    h->is_shared = false;
+    char leaf[PATH_MAX], comm[COMM_BYTES], controllers[CONTROLLERS_BYTES];
+    struct abx_cgroup_room room;
+    if (h->fd >= 0 && h->has_room && describe_room(h, leaf, comm, controllers, &room))
+        close_room(h, &room);
+    close_folder(h);
+    h->is_shared = h->has_room = false;
 }

@@ -17,6 +17,7 @@ struct abx__hierarchy {
     int parent_fd, fd; /* that one, and the folder in it; -1: not open */
     bool is_v2;
     bool is_shared; /* the folder is that of another one */
+    bool has_room;  /* v2: we left our cgroup for a leaf of the folder */
 };
 /** Finds the hierarchy and makes the folder, once; that of @other if both are one. 0, or -errno:
  * there is none that this process may write. Folders that servers left behind are removed. */
