@@ -57,7 +57,7 @@ static void fail(struct post *p, int status, const char *fmt, ...)
 
 static void fail(struct post *p, int status, const char *fmt, ...)
 {
-    ABX_AUTO_BUF text;
+    ABX_AUTO_BUF text = {0};
     va_list ap;
     if (p->is_answered)
         return;

@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct abx_arena arena;
     struct abx__interp_execution execution;
     struct abx__interp_wanted wanted;
-    ABX_AUTO_BUF first, second;
+    ABX_AUTO_BUF first = {0}, second = {0};
     if (size > 1 << 16)
         return 0;
     struct abx_str body = abx_str_n((const char *)data, size);

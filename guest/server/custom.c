@@ -226,7 +226,7 @@ static bool is_header_name(struct abx_str s)
 static int take_header(struct abx_arena *a, struct abx_str key, struct abx_str value,
                        struct answer_head *h)
 {
-    ABX_AUTO_BUF text;
+    ABX_AUTO_BUF text = {0};
     struct abx_str bytes;
     for (size_t i = 0; i < ABX_COUNTOF(framing); i++)
         if (abx_str_is_nocase(key, framing[i]))

@@ -437,8 +437,8 @@ static void ask_everything(const struct abx_policy *narrow, const struct abx_pol
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ABX_AUTO_BUF first;
-    ABX_AUTO_BUF second;
+    ABX_AUTO_BUF first = {0};
+    ABX_AUTO_BUF second = {0};
     char why[240];
     if (size > INPUT_MAX)
         return 0;

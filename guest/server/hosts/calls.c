@@ -360,7 +360,7 @@ void abx__host_sweep(struct abx_host *h, int64_t now)
 uint64_t abx_host_match(struct abx_host *h, size_t n, struct abx_str path, abx_host_match_fn *done,
                         void *arg)
 {
-    ABX_AUTO_BUF line;
+    ABX_AUTO_BUF line = {0};
     size_t count = 0;
     struct match *m;
     abx_list_foreach(m, &h->matches, struct match, node)

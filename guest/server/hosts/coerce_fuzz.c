@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct abx_args declared = {items, ABX_ARG__TYPES};
     struct abx_args_fault f = {0};
     struct abx_arena a;
-    ABX_AUTO_BUF out;
+    ABX_AUTO_BUF out = {0};
     if (size < 1 || size > 1 << 16)
         return 0;
     struct abx_str body = {(const char *)data + 1, size - 1};

@@ -542,7 +542,7 @@ int abx_host_open(struct abx_loop *l, const struct abx_host_options *o,
 
 void abx_host_close(struct abx_host *h)
 {
-    ABX_AUTO_BUF line;
+    ABX_AUTO_BUF line = {0};
     if (h == NULL || h->is_closing)
         return;
     h->is_closing = true;
