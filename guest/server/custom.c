@@ -254,19 +254,41 @@ static int read_head(struct abx__call *c, struct abx_str headers, struct answer_
     return o.failed ? -1 : 0;
 }
 
+/* The body as it is sent: JSON, or the bytes that stand in the line as base64 (D66). */
+static int read_answer(const struct abx_host_message *m, struct abx_buf *bytes, struct abx_str *ret)
+{
+    ABX_AUTO_BUF text = {0};
+    *ret = m->body;
+    if (m->base64.ptr == NULL)
+        return 0;
+    abx_buf_init(&text, (size_t)ABX_HOST_LINE_MAX);
+    abx_buf_init(bytes, (size_t)ABX_HOST_LINE_MAX);
+    if (abx_host_text(m->base64, &text) < 0 || abx_base64_decode(abx_buf_str(&text), bytes) < 0)
+        return -1;
+    *ret = abx_buf_str(bytes);
+    return abx_buf_failed(bytes) ? -1 : 0;
+}
+
 static void on_response(void *arg, const struct abx_host_message *m)
 {
     struct abx__call *c = take(arg);
     struct answer_head h;
+    struct abx_str body;
+    ABX_AUTO_BUF bytes = {0};
     over(c);
     if (read_head(c, m->headers, &h) < 0) {
         answer_error(c, 500, ABX_STR("\"a header of the answer is not well-formed\""),
                      ABX_STR("\"ValueError\""), NULL);
         return;
     }
+    if (read_answer(m, &bytes, &body) < 0) {
+        answer_error(c, 500, ABX_STR("\"the body of the answer is no base64\""),
+                     ABX_STR("\"ValueError\""), NULL);
+        return;
+    }
     c->status = (int)m->status;
     abx__audit_call(c);
-    abx_http_answer(c->req, c->status, h.extra, m->body);
+    abx_http_answer(c->req, c->status, h.extra, body);
 }
 
 static void on_head(void *arg, const struct abx_host_message *m)

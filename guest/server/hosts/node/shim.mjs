@@ -6,7 +6,7 @@ import net from 'node:net';
 import process from 'node:process';
 
 const VERSION = 1, LINE_MAX = 64 << 20, LOG_MAX = 16384, CALLS_MAX = 128, ASKED_MAX = 1024;
-const JSON_TYPE = 'application/json; charset=utf-8', EVENTS_TYPE = 'text/event-stream';
+const JSON_TYPE = 'application/json; charset=utf-8', BYTES_TYPE = 'application/octet-stream', EVENTS_TYPE = 'text/event-stream';
 const TYPES = ['boolean', 'float', 'integer', 'string', 'string_array'];
 const PART = /\{([\p{L}\p{N}_]+)\}/gu, REGEX = /[()[\]*+?|\\^$]/, HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
 const BAD_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
@@ -338,11 +338,18 @@ function framed(step) {
     return step.done ? step : { done: false, value: `data: ${encoded(step.value)}\n\n` };
 }
 
+// Bytes are sent as they are; null: the body is JSON.
+function bytesOf(body) {
+    if (ArrayBuffer.isView(body))
+        return Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+    return body instanceof ArrayBuffer ? Buffer.from(body) : null;
+}
+
 function respond(call, answer) {
     const { status = 200, body = {}, headers = {} } = answer;
-    const bare = status === 204 || status === 304;
-    const head = JSON.stringify(checkedHeaders(headers, bare ? null : JSON_TYPE));
-    const tail = bare ? '' : `,"body":${encoded(body)}`;
+    const bare = status === 204 || status === 304, bytes = bytesOf(body);
+    const head = JSON.stringify(checkedHeaders(headers, bare ? null : bytes ? BYTES_TYPE : JSON_TYPE));
+    const tail = bare ? '' : bytes ? `,"base64":"${bytes.toString('base64')}"` : `,"body":${encoded(body)}`;
     call.finish(`{"op":"response","id":${call.id},"status":${checkedStatus(status)},"headers":${head}${tail}}`);
 }
 

@@ -14,6 +14,8 @@ from .types import ServerRequest, ServerResponse, SSEResponse
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+\Z")
 _BAD_VALUE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _JSON = "application/json; charset=utf-8"
+_OCTETS = "application/octet-stream"
+_BYTES = (bytes, bytearray, memoryview)
 _BODYLESS = (204, 304)
 TEXT_MAX = 1 << 20  # characters of an exception, 12 bytes of JSON each at most
 
@@ -56,8 +58,11 @@ class Call:
         self._finish(f'{{"op":"result","id":{self.id},"value":{text}}}')
 
     def respond(self, status, headers, body):
+        """The body is JSON text, or bytes, or None."""
         head = json.dumps(headers)
         tail = "" if body is None else f',"body":{body}'
+        if isinstance(body, bytes):
+            tail = f',"base64":"{base64.b64encode(body).decode()}"'
         self._finish(f'{{"op":"response","id":{self.id},"status":{status},"headers":{head}{tail}}}')
 
     def error(self, status, kind, text, code=None, extra=None):
@@ -95,7 +100,7 @@ class Call:
         self.may_send.wait()
         if self.is_cancelled:
             raise Cancelled
-        if isinstance(data, (bytes, bytearray, memoryview)):
+        if isinstance(data, _BYTES):
             self.host.send({"op": "chunk", "id": self.id, "base64": base64.b64encode(data).decode()})
         elif isinstance(data, str):
             self.host.send({"op": "chunk", "id": self.id, "data": data})
@@ -214,8 +219,9 @@ def run_route(call, route, message, context):
 
 
 def _respond(call, answer):
-    headers = _headers(answer.headers, _JSON)
-    body = None if answer.status in _BODYLESS else encode(answer.body)
+    is_bytes = isinstance(answer.body, _BYTES)
+    headers = _headers(answer.headers, _OCTETS if is_bytes else _JSON)
+    body = None if answer.status in _BODYLESS else bytes(answer.body) if is_bytes else encode(answer.body)
     if body is None or (answer.status == 202 and not answer.body):
         body = None
         if not any(name.lower() == "content-type" for name in answer.headers):

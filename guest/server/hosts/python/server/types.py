@@ -20,7 +20,7 @@ class ServerRequest:
 
 @dataclasses.dataclass
 class ServerResponse:
-    """A whole answer; the body is sent as JSON."""
+    """A whole answer; the body is sent as JSON, bytes as they are."""
 
     status: int
     body: Any = dataclasses.field(default_factory=dict)
