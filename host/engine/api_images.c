@@ -20,11 +20,6 @@
 #define IMAGE_MAX_BYTES ((uint64_t)8 << 30) /* security S53 */
 enum { RECIPE_MAX = 128, LIST_JSON_MAX = 1024 * 1024 };
 
-static bool name_is_valid(struct abx_str name)
-{
-    return name.len < 64 && abx__tag_is_valid(name);
-}
-
 static void write_image(struct abx_json_writer *w, const struct abx_store_image *image)
 {
     struct abx__blueprint *bp = NULL;
@@ -225,10 +220,10 @@ static void on_received(struct abx__sink *s, const struct abx_error *err)
 
 static void put(struct abx__call *c)
 {
-    if (!name_is_valid(c->params[0]) || abx_str_is(c->params[0], "host"))
+    if (!abx__image_name_is_valid(c->params[0]) || abx_str_is(c->params[0], "host"))
         abx__api_fail(c, 400,
-                      "validation error: an image's name: 1 to 63 of [a-z0-9-_.], not"
-                      " 'host'");
+                      "validation error: an image's name: 1 to 63 of [a-z0-9-_./:], as in"
+                      " python:3.12, not 'host'");
     else if (kind_of(c) == 0)
         abx__api_fail(c, 400, "validation error: kind: rootfs, oci or docker");
     else

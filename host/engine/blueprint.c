@@ -246,6 +246,10 @@ int abx__blueprint_find(struct abx__engine *e, struct abx_str text, struct abx__
         return 0;
     if (err->code != ABX_NOT_FOUND)
         return -1;
+    if (ref.tag[0] != '\0' && abx__blueprint_image(e, text, ret, err) == 0)
+        return 0; /* an image whose name has a colon, as "python:3.12" */
+    if (err->code != ABX_NOT_FOUND)
+        return -1;
     if (abx__name_is_reserved(ref.name) && ref.tag[0] == '\0')
         return abx_err_set(err, ABX_NOT_FOUND,
                            "template '%s' not found: make it with `abx image build %s`, or create"

@@ -132,7 +132,8 @@ TEST(builds_refusals)
         {"GET", "/v2/templates?nextToken=zzz", NULL, 400},
         {"GET", "/abx/v1/images/none", NULL, 404},
         {"POST", "/abx/v1/images/host", "x", 400},
-        {"POST", "/abx/v1/images/a%2Fb", "x", 400},
+        {"POST", "/abx/v1/images/a%2F", "x", 400},
+        {"POST", "/abx/v1/images/A", "x", 400},
         {"POST", "/abx/v1/images/a?kind=zip", "x", 400},
         {"POST", "/templates", "{}", 501},
         {"POST", "/v2/templates", "{}", 501},
@@ -267,7 +268,7 @@ TEST(builds_base_that_is_not_there)
     assert_true(kit_said("abx image build base"));
     n = build("hello", "{\"fromImage\":\"python:3.12\"}");
     await(&n, "error");
-    assert_true(kit_said("pulls from no registry"));
+    assert_true(kit_said("pulls from no registry: `abx image import python:3.12 FILE`"));
     n = build("hello", "{\"fromTemplate\":\"none\"}");
     await(&n, "error");
     assert_true(kit_said("template 'none' not found"));
@@ -418,6 +419,30 @@ TEST(builds_a_foreign_image_gets_the_account)
     assert_string_equal(kit.steps[0], "USER user");
     assert_string_equal(kit.steps[1], "WORKDIR /home/user");
     assert_string_equal(kit.steps[2], "RUN a");
+    kit_teardown();
+}
+
+/* A Dockerfile that names python:3.12 is built as it stands, once that image was imported. */
+TEST(builds_on_an_image_that_is_named_as_from_names_it)
+{
+    static const char *const names[] = {"python:3.12", "team/app:v1"};
+    static const char *const paths[] = {"/abx/v1/images/python%3A3.12",
+                                        "/abx/v1/images/team%2Fapp:v1"};
+    char body[256];
+    kit_setup();
+    for (size_t i = 0; i < ABX_COUNTOF(names); i++) {
+        expect(201, kit_ask("POST", paths[i], NULL, "a tar"));
+        expect(200, kit_ask("GET", paths[i], NULL, NULL));
+        snprintf(body, sizeof(body),
+                 "{\"fromImage\":\"%s\",\"steps\":[{\"type\":\"RUN\",\"args\":[\"a\"]}]}",
+                 names[i]);
+        struct named n = build("hello", body);
+        await(&n, "ready");
+    }
+    char id[32], token[80];
+    kit_create("{\"templateID\":\"python:3.12\"}", id, token);
+    assert_true(kit_said("\"templateID\":\"python:3.12\""));
+    expect(404, kit_ask("POST", "/v2/sandboxes", NULL, "{\"templateID\":\"python:3.13\"}"));
     kit_teardown();
 }
 

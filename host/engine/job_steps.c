@@ -50,6 +50,7 @@ static int find_image(struct abx__job *j, struct abx_str from, struct abx_error 
     } else if (is_base_name(from)) {
         name = "base";
     }
+    struct abx_str shown = abx_str_sub(from, 0, 64);
     struct abx_str want = name == NULL ? from : abx_str(name);
     if (abx__blueprint_image(j->engine, want, &j->bp, err) < 0) {
         if (err->code == ABX_NOT_FOUND && name != NULL)
@@ -59,9 +60,9 @@ static int find_image(struct abx__job *j, struct abx_str from, struct abx_error 
         else if (err->code == ABX_NOT_FOUND)
             abx_err_set(err, ABX_NOT_FOUND,
                         "image '%.*s' is not on this machine, and this engine pulls from no"
-                        " registry: import it with POST /abx/v1/images/NAME, or build from"
-                        " e2bdev/base",
-                        (int)(from.len < 64 ? from.len : 64), from.ptr);
+                        " registry: `abx image import %.*s FILE` takes it from an archive, or"
+                        " build from e2bdev/base",
+                        ABX_STR_FMT(shown), ABX_STR_FMT(shown));
         return -1;
     }
     if (name != NULL)

@@ -34,6 +34,13 @@ bool abx__tag_is_valid(struct abx_str tag)
     return is_word(tag, "-_.");
 }
 
+bool abx__image_name_is_valid(struct abx_str name)
+{
+    static const char inner[] = "/:";
+    return is_word(name, "-_./:") && name.len < 64 && strchr(inner, name.ptr[0]) == NULL &&
+           strchr(inner, name.ptr[name.len - 1]) == NULL && abx_str_find(name, ABX_STR("//")) < 0;
+}
+
 bool abx__hash_is_valid(struct abx_str hash)
 {
     for (size_t i = 0; i < hash.len; i++) {

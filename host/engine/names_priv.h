@@ -13,6 +13,8 @@ struct abx__ref {
 int abx__ref_parse(struct abx_str text, struct abx__ref *ret, struct abx_error *err);
 /** [a-z0-9-_.]+, at most 128. */
 bool abx__tag_is_valid(struct abx_str tag);
+/** What FROM may say of an image that was imported: "python:3.12", "team/app". */
+bool abx__image_name_is_valid(struct abx_str name);
 /** 64 lower-case hex digits. */
 bool abx__hash_is_valid(struct abx_str hash);
 /** A UUID in lower case. */

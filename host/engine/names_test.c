@@ -53,6 +53,22 @@ TEST(names_references)
     assert_int_equal(abx__ref_parse(abx_str_n(longest, ABX_STORE_NAME_MAX + 1), &r, &err), -1);
 }
 
+TEST(names_of_images_are_what_from_says)
+{
+    static const char *const good[] = {"base", "python:3.12-slim", "team/app:v1", "a.b/c/d:1",
+                                       "-x"};
+    static const char *const bad[] = {
+        "", "A", "a b", ":a", "a:", "/a", "a/", "a//b", "a@sha256", "a%2f"};
+    char longest[65];
+    for (size_t i = 0; i < ABX_COUNTOF(good); i++)
+        assert_true(abx__image_name_is_valid(abx_str(good[i])));
+    for (size_t i = 0; i < ABX_COUNTOF(bad); i++)
+        assert_false(abx__image_name_is_valid(abx_str(bad[i])));
+    memset(longest, 'a', sizeof(longest));
+    assert_true(abx__image_name_is_valid(abx_str_n(longest, 63)));
+    assert_false(abx__image_name_is_valid(abx_str_n(longest, 64)));
+}
+
 TEST(names_hashes_and_build_ids)
 {
     char hash[65];

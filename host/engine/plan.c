@@ -115,7 +115,7 @@ static int check_own(const struct body *b, struct abx_error *err)
     if (b->has_registry)
         return abx_err_set(err, ABX_UNIMPLEMENTED,
                            "fromImageRegistry: this engine pulls from no registry; import the image"
-                           " with POST /abx/v1/images/NAME and build from that name");
+                           " with `abx image import NAME FILE` and build from that name");
     if (b->own.network.len != 0 && !abx_str_is(b->own.network, "none"))
         return abx_err_set(err, ABX_UNIMPLEMENTED,
                            "build.network: only 'none' is built: RUN has loopback only; put what"
