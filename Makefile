@@ -19,6 +19,7 @@ build/%/build.ninja:
 build: | setup
 	@$(MAKE) --no-print-directory build/$(PRESET)/build.ninja
 	@cmake --build build/$(PRESET) -- -j$(JOBS)
+	@[ $(PRESET) != release ] || tools/make-wheels >build/wheels.log
 
 demo: build
 	@tests/e2e/demo build/$(PRESET)
@@ -62,8 +63,8 @@ fuzz:
 
 dist:
 	@$(MAKE) --no-print-directory build PRESET=release
-	@tools/make-dist
 	@tools/make-wheels
+	@tools/make-dist
 
 install: build
 	@cmake --install build/$(PRESET) --prefix $(DESTDIR)$(PREFIX)

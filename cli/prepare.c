@@ -102,7 +102,7 @@ static int inject_wheel(struct cli *cli, struct cli_project *p, int dir, struct 
         if (!wants_wheel(p))
             return 0;
         return abx_err_set(err, ABX_NOT_FOUND,
-                           "the Dockerfile copies .abx/*.whl, and no %s lies beside abx; make dist "
+                           "the Dockerfile copies .abx/*.whl, and no %s lies beside abx; make build "
                            "makes one, --wheel names one",
                            wheel_pattern);
     }

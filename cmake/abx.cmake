@@ -40,4 +40,7 @@ abx_blob_shim_end:
   endif()
   install(TARGETS abx RUNTIME DESTINATION bin)
   install(FILES docs/abx.1 DESTINATION share/man/man1)
+  # What `abx template build` copies into a template; there after `make build` of the release preset.
+  install(DIRECTORY build/dist/ DESTINATION share/abx OPTIONAL
+          FILES_MATCHING PATTERN "agent_sandbox_server-*.whl" PATTERN "agent-sandbox-*" EXCLUDE)
 endif()
