@@ -101,10 +101,11 @@ static int inject_wheel(struct cli *cli, struct cli_project *p, int dir, struct 
     if (!find_wheel(cli, path, sizeof(path))) {
         if (!wants_wheel(p))
             return 0;
-        return abx_err_set(err, ABX_NOT_FOUND,
-                           "the Dockerfile copies .abx/*.whl, and no %s lies beside abx; make build "
-                           "makes one, --wheel names one",
-                           wheel_pattern);
+        return abx_err_set(
+            err, ABX_NOT_FOUND,
+            "the Dockerfile copies .abx/*.whl, and no %s lies beside abx; make build "
+            "makes one, --wheel names one",
+            wheel_pattern);
     }
     int r = abx_fd_read_file(AT_FDCWD, path, WHEEL_MAX, &data, &len);
     if (r < 0)
