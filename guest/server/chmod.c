@@ -20,6 +20,7 @@ struct change {
     mode_t mode, folder_mode;
     bool is_recursive;
     uint64_t max_entries;
+    struct abx__bounds bounds;
     struct abx__job *job;
 };
 
@@ -32,9 +33,10 @@ struct scan {
 };
 
 /* What holds for one path; false: the verdict is set. */
-static bool may_change(struct abx__job *j, struct abx_str path, const struct stat *st)
+static bool may_change(const struct change *k, struct abx_str path, const struct stat *st)
 {
-    if (abx_policy_path_is_denied(j->rule, path))
+    struct abx__job *j = k->job;
+    if (!abx__bounds_shows(&k->bounds, path, false))
         return abx_policy_deny(&j->verdict, ABX_POLICY_PATH_DENIED,
                                "the directory holds an entry that is denied");
     return !S_ISREG(st->st_mode) || abx_policy_extension_check(j->rule, path, &j->verdict);
@@ -46,7 +48,7 @@ static bool scan_entry(void *ctx, const struct abx_tree_entry *e)
     const struct change *k = s->change;
     s->is_too_much = ++s->seen > (k->is_recursive ? k->max_entries : ENTRIES);
     if (!s->is_too_much && k->is_recursive)
-        s->is_denied = !may_change(k->job, e->path, &e->st);
+        s->is_denied = !may_change(k, e->path, &e->st);
     else if (!s->is_too_much)
         s->is_denied = abx_policy_path_is_denied(k->job->rule, e->path);
     return !s->is_too_much && !s->is_denied;
@@ -78,7 +80,7 @@ static bool scan_folder(struct abx__job *j, const struct change *k, struct abx_s
 static int judge(void *ctx, struct abx_str path, const struct stat *st)
 {
     const struct change *k = ctx;
-    return may_change(k->job, path, st) ? 0 : -EPERM;
+    return may_change(k, path, st) ? 0 : -EPERM;
 }
 
 static bool fail(struct abx__job *j, int rc, struct abx_str path)
@@ -111,7 +113,6 @@ static void put_answer(struct abx__job *j, struct abx_str path, const struct sta
 static void chmod_run(struct abx__job *j)
 {
     struct change *k = j->data;
-    struct abx__bounds bounds;
     struct abx__path_ask ask = {.path = k->path, .op = ABX_OP_WRITE};
     struct abx_tree_chmod spec = {.file_mode = k->mode,
                                   .folder_mode = k->folder_mode,
@@ -123,7 +124,7 @@ static void chmod_run(struct abx__job *j)
     struct stat st;
     uint64_t changed;
     k->job = j;
-    if (!abx__files_judge(j, &ask, &bounds, &spec.path) || !scan_folder(j, k, spec.path))
+    if (!abx__files_judge(j, &ask, &k->bounds, &spec.path) || !scan_folder(j, k, spec.path))
         return;
     int rc = abx_tree_chmod(&spec, &changed);
     if (rc == 0)
