@@ -62,8 +62,9 @@ class Box(RUN.Box):
         self.pty_port = RUN.free_port()
         OPEN.append(self)
 
-    def start(self, *args, **rest):
-        return super().start("--pty-port", str(self.pty_port), *args, **rest)
+    def start(self, *args, env=None, **rest):
+        env = {"HOME": self.base, **(env or {})}  # no start-up files
+        return super().start("--pty-port", str(self.pty_port), *args, env=env, **rest)
 
     def commands(self):
         path = os.path.join(self.top, "commands.py")
