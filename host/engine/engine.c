@@ -48,8 +48,10 @@ struct program {
 int abx__engine_open(struct abx__engine *e, const char *db_path, struct abx_error *err)
 {
     abx_list_init(&e->gc_waiters);
-    struct abx_http_server_options so = {
-        .on_request = abx__edge_on_request, .user = e, .max_conns = CLIENT_CONNS_MAX};
+    struct abx_http_server_options so = {.on_request = abx__edge_on_request,
+                                         .user = e,
+                                         .max_conns = CLIENT_CONNS_MAX,
+                                         .turns_away = true};
     if (e->max_sandboxes == 0)
         e->max_sandboxes = ABX__SANDBOXES_MAX;
     abx_map_init(&e->sandboxes, e->max_sandboxes * 2);

@@ -111,7 +111,7 @@ static void on_head(struct abx_http_conn *c)
 {
     const struct abx_http_head *head = &c->parser.head;
     c->in = ABX__IN_BODY;
-    c->in_flight = true;
+    c->in_flight = c->has_asked = true;
     c->deadline_ms = 0;
     c->wants_100 = head->expects_continue && (head->is_chunked || head->content_length);
     c->req = (struct abx_http_req){.head = head,
@@ -432,6 +432,12 @@ void abx__http_conn_expire(struct abx_http_conn *c)
         c->in = ABX__IN_BODY;
     }
     finish_connection(c);
+}
+
+bool abx__http_conn_is_waiting(const struct abx_http_conn *c)
+{
+    return is_open(c) && (c->in == ABX__IN_HEAD || c->in == ABX__IN_DRAIN) && !c->in_flight &&
+           !c->is_turned_away && c->stream.queued == 0;
 }
 
 void abx__http_conn_turn_away(struct abx_http_conn *c)

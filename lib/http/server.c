@@ -89,6 +89,31 @@ static bool has_no_place(const struct abx_http_server *s)
     return s->conn_count >= s->o.max_conns + (s->o.turns_away ? TURNED_AWAY_MAX : 0U);
 }
 
+/* The first that came and waits; with @never_asked, of those that have not asked for anything. */
+static struct abx_http_conn *find_waiting(struct abx_http_server *s, bool never_asked,
+                                          const struct abx_http_conn *except)
+{
+    struct abx_http_conn *c;
+    abx_list_foreach(c, &s->conns, struct abx_http_conn, node)
+    {
+        if (c != except && abx__http_conn_is_waiting(c) && !(never_asked && c->has_asked))
+            return c;
+    }
+    return NULL;
+}
+
+/* Lets go of one for which nothing is done: who holds many and asks for nothing keeps nobody out.
+ * False: all are at work. */
+static bool make_room(struct abx_http_server *s, const struct abx_http_conn *newest)
+{
+    struct abx_http_conn *c = find_waiting(s, true, newest);
+    if (c == NULL)
+        c = find_waiting(s, false, newest);
+    if (c != NULL)
+        abx__http_conn_shut(c, true);
+    return c != NULL;
+}
+
 static void adopt(struct abx_http_server *s, int take_fd, int tag)
 {
     struct abx_error err;
@@ -100,8 +125,9 @@ static void adopt(struct abx_http_server *s, int take_fd, int tag)
     }
     if (abx_http_server_adopt(s, take_fd, tag, &err) < 0)
         return; /* no memory: the peer sees a close */
-    if (s->o.turns_away && s->conn_count - s->turned_away > s->o.max_conns)
-        abx__http_conn_turn_away(ABX_CONTAINER_OF(s->conns.prev, struct abx_http_conn, node));
+    struct abx_http_conn *newest = ABX_CONTAINER_OF(s->conns.prev, struct abx_http_conn, node);
+    if (s->o.turns_away && s->conn_count - s->turned_away > s->o.max_conns && !make_room(s, newest))
+        abx__http_conn_turn_away(newest);
 }
 
 static bool is_exhaustion(int error)
@@ -124,6 +150,8 @@ static void on_listener(struct abx_poll *p, unsigned events)
             continue;
         if (is_exhaustion(errno)) { /* the listener stays readable: do not spin on it */
             s->is_backing_off = true;
+            if (s->o.turns_away)
+                make_room(s, NULL);
             abx_timer_start(&s->backoff, BACKOFF_MS, 0);
             watch_listeners(s);
         }

@@ -43,8 +43,10 @@ struct abx_http_server_options {
     uint32_t idle_timeout_ms;  /* between requests; default 640 s */
     uint32_t max_conns;        /* beyond: the listener pauses; default 2,000 */
     uint32_t first_timeout_ms; /* from the accept to the first byte; default: the idle one */
-    bool turns_away;           /* beyond max_conns: 503 and the end, 64 of them at a time */
-    size_t high_water;         /* write queue per connection; default 64 KiB */
+    /* Beyond max_conns: one that waits makes room; where none does, 503 and the end, 64 of them at
+     * a time. */
+    bool turns_away;
+    size_t high_water; /* write queue per connection; default 64 KiB */
     /** The tag of a connection that a listener has accepted, -1 to refuse it. NULL: the listener's.
      */
     int (*on_accept)(void *user, int fd, int listener_tag);

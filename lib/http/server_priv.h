@@ -47,6 +47,7 @@ struct abx_http_conn {
     bool told_eof;
     bool is_tunnel;
     bool is_turned_away;                     /* beyond max_conns */
+    bool has_asked;                          /* a request, at any time */
     const struct abx_stream_ops *tunnel_ops; /* of the caller */
     struct abx_stream_ops tunnel;            /* the same, but we end the stream */
 };
@@ -83,6 +84,8 @@ int abx__http_conn_new(struct abx_http_server *s, int take_fd, int tag, struct a
 /** Has the connection looked at from the loop: something changed outside of a step. */
 void abx__http_conn_wake(struct abx_http_conn *c);
 /** There is no place for it: says so and ends it. */
+/** Nothing is being done for it: it has said no whole head yet, or is answered. */
+bool abx__http_conn_is_waiting(const struct abx_http_conn *c);
 void abx__http_conn_turn_away(struct abx_http_conn *c);
 /** Its deadline has passed. */
 void abx__http_conn_expire(struct abx_http_conn *c);

@@ -515,29 +515,69 @@ TEST(server_pauses_accepting_at_its_limit)
     kit_close(&k);
 }
 
+/* Two at work, one more. */
 TEST(server_turns_away_beyond_its_limit_where_it_shall)
 {
+    static const char late[] = "GET /late HTTP/1.1\r\n" HOST "\r\n";
     kit_open(&k, (struct abx_http_server_options){.max_conns = 2, .turns_away = true});
     uint16_t port;
     struct abx_error err;
     char answer[1024] = {0};
     assert_int_equal(abx_http_server_listen(k.server, kit_listen_tcp(&port), 3, &err), 0);
     int fds[3];
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 2; i++) {
         fds[i] = kit_connect_tcp(port);
+        kit_send(&k, fds[i], ABX_STR(late));
+        RUN_UNTIL(&k.loop, k.requests == i + 1);
+    }
+    fds[2] = kit_connect_tcp(port);
     RUN_UNTIL(&k.loop, recv(fds[2], answer, sizeof(answer) - 1, MSG_DONTWAIT | MSG_PEEK) > 0);
     assert_true(recv(fds[2], answer, sizeof(answer) - 1, 0) > 0);
     assert_memory_equal(answer, "HTTP/1.1 503 ", 13);
     assert_non_null(strstr(answer, "Connection: close\r\n"));
     close(fds[2]);
     RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 2);
-    kit_expect(&k, fds[0], "GET /hello HTTP/1.1\r\n" HOST "\r\n", "hello");
     close(fds[1]);
     RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 1);
     fds[1] = kit_connect_tcp(port);
     kit_expect(&k, fds[1], "GET /hello HTTP/1.1\r\n" HOST "\r\n", "hello");
     close(fds[0]);
     close(fds[1]);
+    kit_close(&k);
+}
+
+static bool is_ended(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
+/* First who never asked for anything, be it in the midst of a head; then who came first. */
+TEST(server_beyond_its_limit_lets_go_of_who_asks_for_nothing)
+{
+    static const char hello[] = "GET /hello HTTP/1.1\r\n" HOST "\r\n";
+    kit_open(&k, (struct abx_http_server_options){.max_conns = 2, .turns_away = true});
+    uint16_t port;
+    struct abx_error err;
+    assert_int_equal(abx_http_server_listen(k.server, kit_listen_tcp(&port), 3, &err), 0);
+    int asked = kit_connect_tcp(port);
+    kit_expect(&k, asked, hello, "hello");
+    int slow = kit_connect_tcp(port);
+    kit_send(&k, slow, ABX_STR("GET /hello HTTP/1.1\r\nX: "));
+    RUN_UNTIL(&k.loop, abx_http_server_conns(k.server) == 2);
+    int next = kit_connect_tcp(port);
+    kit_expect(&k, next, hello, "hello");
+    RUN_UNTIL(&k.loop, is_ended(slow));
+    kit_expect(&k, asked, hello, "hello");
+    int last = kit_connect_tcp(port);
+    kit_expect(&k, last, hello, "hello");
+    RUN_UNTIL(&k.loop, is_ended(asked));
+    assert_false(is_ended(next));
+    close(asked);
+    close(slow);
+    close(next);
+    close(last);
     kit_close(&k);
 }
 
