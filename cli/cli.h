@@ -90,6 +90,9 @@ void cli_man(FILE *out);
 
 /** Prints "abx: E2009 ...", the next step beneath; returns the exit code of cli->err. */
 int cli_fail(struct cli *cli);
+/** In place, @text of a sandbox for somebody's terminal: a control character that is no line break
+ * or tabulator becomes '?' (it could write the clipboard, or what stands above). Gives it back. */
+char *cli_plain(char *text);
 /** A usage error: prints and returns 2. */
 int cli_usage(const struct cli_command *cmd, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

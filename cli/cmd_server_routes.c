@@ -9,7 +9,7 @@
 static const char *text_of(const json_t *row, const char *key)
 {
     const char *text = json_string_value(json_object_get(row, key));
-    return text ? text : "";
+    return text ? cli_plain((char *)(uintptr_t)text) : ""; /* the document is ours */
 }
 
 static void print_endpoints(const struct cli *cli, const json_t *endpoints)
@@ -20,14 +20,16 @@ static void print_endpoints(const struct cli *cli, const json_t *endpoints)
         printf("%-24s %-7s %-30s %s\n", "ENDPOINT", "METHOD", "PATH", "");
     json_object_foreach((json_t *)(uintptr_t)endpoints, id, e)
     {
+        char name[256];
         bool is_allowed = json_is_true(json_object_get(e, "allowed"));
         if (!is_allowed && !cli->v.all)
             continue;
+        snprintf(name, sizeof(name), "%s", id);
         if (cli->v.quiet)
-            puts(id);
+            puts(cli_plain(name));
         else
-            printf("%-24s %-7s %-30s %s\n", id, text_of(e, "method"), text_of(e, "path"),
-                   is_allowed ? "" : text_of(e, "reason"));
+            printf("%-24s %-7s %-30s %s\n", cli_plain(name), text_of(e, "method"),
+                   text_of(e, "path"), is_allowed ? "" : text_of(e, "reason"));
     }
 }
 

@@ -26,15 +26,34 @@ static void report_json(const struct abx_client_error *e)
     fprintf(stderr, "%s\n", b.ptr ? b.ptr : "{}");
 }
 
+/* C0 and DEL; C1 is two bytes in UTF-8. */
+static bool is_control(const unsigned char *at)
+{
+    return (*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f ||
+           (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+}
+
+char *cli_plain(char *text)
+{
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        if (!is_control(at))
+            continue;
+        if (*at == 0xc2)
+            *at++ = '?';
+        *at = '?';
+    }
+    return text;
+}
+
 int cli_fail(struct cli *cli)
 {
-    const struct abx_client_error *e = &cli->err;
+    struct abx_client_error *e = &cli->err;
     if (cli->v.json)
         report_json(e);
     else {
-        fprintf(stderr, "abx: %s %s\n", e->id, e->message);
+        fprintf(stderr, "abx: %s %s\n", e->id, cli_plain(e->message));
         if (e->next[0])
-            fprintf(stderr, "     next: %s\n", e->next);
+            fprintf(stderr, "     next: %s\n", cli_plain(e->next));
     }
     return abx_client_error_exit(e);
 }
