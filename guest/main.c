@@ -562,6 +562,8 @@ int main(int argc, char **argv)
 {
     if (argc < 1)
         return EXIT_USAGE;
+    if (getpid() != 1) /* whose descriptors are the shim's business */
+        (void)abx_fd_open_standard();
     abx_proc_init_title(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* ignored, it would eat the statuses of children */

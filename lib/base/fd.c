@@ -42,6 +42,17 @@ static int set_flag(int fd, int get, int set, int flag, bool on)
     return fcntl(fd, set, flags) < 0 ? -errno : 0;
 }
 
+int abx_fd_open_standard(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        if (open("/dev/null", O_RDWR) != fd) /* the lowest that is free; kept by children */
+            return -EBADF;
+    }
+    return 0;
+}
+
 int abx_fd_set_nonblock(int fd, bool on)
 {
     return set_flag(fd, F_GETFL, F_SETFL, O_NONBLOCK, on);

@@ -24,6 +24,9 @@ static inline int abx_fd_take(int *fd)
     *fd = -1;
     return taken;
 }
+/** Opens /dev/null for each of 0, 1 and 2 that the caller left closed: else the first sockets get
+ *  these numbers, and what is printed goes to a peer. For the start of a program. */
+int abx_fd_open_standard(void);
 int abx_fd_set_nonblock(int fd, bool on);
 int abx_fd_set_cloexec(int fd, bool on);
 /** Writes all of it to a blocking fd; restarts on EINTR. */
