@@ -4,6 +4,8 @@
 #include "cli/cli.h"
 #include "lib/base/fd.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,8 +26,13 @@ static const struct cli_option options[] = {
 
 static void put(int fd, const char *data, size_t len)
 {
-    if (abx_fd_write_all(fd, data, len) < 0)
-        _exit(128 + 13); /* our reader has gone: end as SIGPIPE would */
+    int r = abx_fd_write_all(fd, data, len);
+    if (r == 0)
+        return;
+    if (r == -EPIPE)
+        _exit(128 + SIGPIPE); /* our reader has gone: end as the signal would */
+    fprintf(stderr, "abx: write the output: %s\n", strerror(-r));
+    _exit(CLI_ERROR_OF_ABX);
 }
 
 static void on_stdout(void *arg, const char *data, size_t len)

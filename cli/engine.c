@@ -21,7 +21,13 @@
 
 #include "lib/base/banned.h"
 
-enum { START_TIMEOUT_MS = 20000, LOG_TAIL = 2048, GUEST_MAX = 64 << 20 };
+enum {
+    START_TIMEOUT_MS = 20000,
+    POLL_MS = 20,
+    LOG_TAIL = 2048,
+    GUEST_MAX = 64 << 20,
+    EXIT_TAKEN = 2 /* of the engine's process: another one has the state folder */
+};
 
 char *cli_state_dir(const struct cli *cli)
 {
@@ -202,7 +208,7 @@ int cli_engine_run(struct cli *cli, int ready_fd)
     if (abx_engine_main(&o, &err) == 0)
         return 0;
     cli_fail_base(&err);
-    return err.code == ABX_ALREADY_EXISTS ? 2 : 1;
+    return err.code == ABX_ALREADY_EXISTS ? EXIT_TAKEN : 1;
 }
 
 /* ---- in the background ---- */
@@ -262,6 +268,26 @@ static int wait_ready(int fd)
     return -EPROTO;
 }
 
+static bool is_locked(const char *state)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/abxd.lock", state);
+    ABX_AUTO_FD lock = open(path, O_RDONLY | O_CLOEXEC);
+    return lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) < 0;
+}
+
+/* Several first commands at once start one engine: the others wait until it serves. */
+static bool wait_for_other(const char *state)
+{
+    int64_t deadline = abx_time_mono_ms() + START_TIMEOUT_MS;
+    while (is_locked(state) && abx_time_mono_ms() < deadline) {
+        if (cli_engine_pid(state) != 0)
+            return true;
+        (void)poll(NULL, 0, POLL_MS);
+    }
+    return false;
+}
+
 int cli_engine_start(struct cli *cli, struct abx_error *err)
 {
     char log[PATH_MAX];
@@ -292,6 +318,8 @@ int cli_engine_start(struct cli *cli, struct abx_error *err)
                            START_TIMEOUT_MS / 1000, log);
     struct abx_proc_status st = {0};
     (void)abx_proc_wait(pid, &st);
+    if (st.exit_code == EXIT_TAKEN && wait_for_other(state))
+        return 0;
     explain(log, st.exit_code, err);
     return -1;
 }

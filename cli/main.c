@@ -1,10 +1,12 @@
 /* cli/main.c: abx: finds the command, runs it, ends with its exit code. */
 #include "cli/cli.h"
 #include "lib/base/assert.h"
+#include "lib/base/fd.h"
 #include "lib/base/log.h"
 #include "lib/contract/contract.h"
 #include "lib/proc/proc.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -23,10 +25,23 @@ static void follow_state(const struct cli_values *v)
         unsetenv(exports[i]);
 }
 
+/* Output that did not arrive is a failure; a reader that has gone is not. */
+static int end_output(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno == EPIPE)
+        return code;
+    fprintf(stderr, "abx: write the output: %s\n", strerror(errno ? errno : EIO));
+    return code ? code : 1;
+}
+
 int main(int argc, char **argv)
 {
     static struct cli cli;
     const struct cli_command *cmd;
+    (void)abx_fd_open_standard();
     abx_proc_init_title(argc, argv);
     signal(SIGPIPE, SIG_IGN);
     int r = cli_parse(argc, argv, &cli, &cmd);
@@ -46,5 +61,5 @@ int main(int argc, char **argv)
     follow_state(&cli.v);
     r = cmd->run(&cli);
     abx_client_close(cli.client);
-    return r;
+    return end_output(r);
 }
