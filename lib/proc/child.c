@@ -1,6 +1,7 @@
 /* lib/proc/child.c: the life of a child between clone and exec. Only system calls, no locks, no
  * memory: it may run in the parent's address space (CLONE_VM) while the parent stands still. Ids
- * are switched by raw calls, since the C library's would signal the parent's threads. */
+ * are switched by raw calls, since the C library's would signal the parent's threads; descriptors
+ * are used by such, since ThreadSanitizer would take them for the parent's. */
 #include "lib/proc/proc_priv.h"
 
 #include <errno.h>
@@ -23,10 +24,15 @@ enum { EXEC_FD = 3, LOW_FD_MIN = 10 };
 CHILD_CODE _Noreturn static void fail(const struct abx__proc_start *s, int stage, int errnum)
 {
     struct abx__proc_failure f = {stage, errnum};
-    ssize_t ignored = write(s->error_fd, &f, sizeof(f));
+    long ignored = syscall(SYS_write, s->error_fd, &f, sizeof(f));
     (void)ignored;
     for (;;)
         syscall(SYS_exit_group, 127);
+}
+
+CHILD_CODE static int open_file(const char *path, int flags)
+{
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
 }
 
 /* Above the numbers that are about to be assigned, so that none is overwritten before its turn. */
@@ -40,7 +46,7 @@ CHILD_CODE static int move_up(const struct abx__proc_start *s, int fd)
 
 CHILD_CODE static void place(const struct abx__proc_start *s, int fd, int number)
 {
-    if (dup2(fd, number) < 0)
+    if (syscall(SYS_dup3, fd, number, 0) < 0) /* never the same: move_up() */
         fail(s, ABX__STAGE_STDIO, errno);
 }
 
@@ -54,7 +60,7 @@ CHILD_CODE static void set_stdio(const struct abx__proc_start *s)
             from[i] = move_up(s, fd);
             continue;
         }
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        int null = open_file("/dev/null", O_RDWR);
         if (null < 0)
             fail(s, ABX__STAGE_STDIO, errno);
         from[i] = move_up(s, null);
@@ -77,7 +83,7 @@ CHILD_CODE static void set_session(const struct abx__proc_start *s)
     bool session = spec->new_session || spec->tty_fd > 0;
     if (session ? setsid() < 0 : setpgid(0, 0) < 0)
         fail(s, ABX__STAGE_SESSION, errno);
-    if (spec->tty_fd > 0 && ioctl(spec->tty_fd, TIOCSCTTY, 0) < 0)
+    if (spec->tty_fd > 0 && syscall(SYS_ioctl, spec->tty_fd, TIOCSCTTY, 0) < 0)
         fail(s, ABX__STAGE_TTY, errno);
 }
 
@@ -93,12 +99,12 @@ CHILD_CODE static void set_oom(int adj)
     } while (left > 0);
     if (adj < 0)
         text[--at] = '-';
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    int fd = open_file("/proc/self/oom_score_adj", O_WRONLY);
     if (fd < 0)
         return;
-    ssize_t ignored = write(fd, text + at, sizeof(text) - at);
+    long ignored = syscall(SYS_write, fd, text + at, sizeof(text) - at);
     (void)ignored;
-    close(fd);
+    syscall(SYS_close, fd);
 }
 
 CHILD_CODE static void set_scheduling(const struct abx_proc_spec *spec)
@@ -173,7 +179,7 @@ CHILD_CODE static void pass_gate(int fd)
 {
     char byte;
     while (fd > 0) {
-        ssize_t n = read(fd, &byte, 1);
+        long n = syscall(SYS_read, fd, &byte, 1);
         if (n == 1)
             return;
         if (n == 0 || errno != EINTR)

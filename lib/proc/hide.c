@@ -87,8 +87,8 @@ int abx_confine_hide(const char *const *paths, size_t count)
     if (stack == MAP_FAILED)
         return -errno;
     abx__proc_block_signals(&old); /* no handler of ours may run in the child */
-    pid_t pid = clone(hide_child, stack + STACK_BYTES,
-                      CLONE_NEWNS | CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &h);
+    pid_t pid = abx__clone_vm(hide_child, stack + STACK_BYTES,
+                              CLONE_NEWNS | CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &h);
     int saved = errno;
     abx__proc_restore_signals(&old);
     munmap(stack, STACK_BYTES);

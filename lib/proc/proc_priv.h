@@ -14,7 +14,18 @@
 #include "lib/proc/proc.h"
 
 #include <linux/filter.h>
+#include <sched.h>
 #include <signal.h>
+
+/* clone() for a child in our address space. ThreadSanitizer's own takes each child for one with
+ * memory of its own and ends in it what it has begun for the parent: the parent's thread, where it
+ * ends that again, would then report nothing more and have no signal handled. */
+#if defined(__SANITIZE_THREAD__)
+int __clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
+#define abx__clone_vm __clone
+#else
+#define abx__clone_vm clone
+#endif
 
 /** Blocks every signal of this thread; *ret_old is what to restore. */
 void abx__proc_block_signals(sigset_t *ret_old);

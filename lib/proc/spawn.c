@@ -108,11 +108,13 @@ static pid_t clone_child(struct abx__proc_start *start, void *stack, int *ret_pi
     /* A child of other ids, or one that others of its view may signal, can be stopped by its own
      * kind before its exec: we may not stand still until then, nor may our memory be in its hands
      * (S06). */
-    if (!start->spec->set_ids && !start->spec->no_privileges && start->confine == NULL)
-        flags |= CLONE_VM | CLONE_VFORK;
+    bool is_shared = !start->spec->set_ids && !start->spec->no_privileges && start->confine == NULL;
+    char *top = (char *)stack + CHILD_STACK_BYTES;
     sigset_t old;
     abx__proc_block_signals(&old); /* no handler of ours may run in the child */
-    pid_t pid = clone(abx__proc_child, (char *)stack + CHILD_STACK_BYTES, flags, start, ret_pidfd);
+    pid_t pid = is_shared ? abx__clone_vm(abx__proc_child, top, flags | CLONE_VM | CLONE_VFORK,
+                                          start, ret_pidfd)
+                          : clone(abx__proc_child, top, flags, start, ret_pidfd);
     int saved = errno;
     abx__proc_restore_signals(&old);
     return pid < 0 ? -saved : pid;
