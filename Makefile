@@ -7,7 +7,7 @@ B ?=
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
 .DEFAULT_GOAL := build
-.PHONY: setup build demo test test-fast test-threads test-newest lint format bench bench-smoke fuzz dist install uninstall clean distclean
+.PHONY: setup build demo test test-fast test-threads test-newest test-vm lint format bench bench-smoke fuzz dist install uninstall clean distclean
 
 setup:
 	@tools/setup
@@ -41,6 +41,10 @@ test-newest:
 	@$(MAKE) --no-print-directory build PRESET=release
 	@tools/setup --newest
 	@tests/compat/run --newest
+
+test-vm: setup
+	@$(MAKE) --no-print-directory build PRESET=release
+	@tests/vm/run
 
 lint:
 	@tools/check-layers
