@@ -49,7 +49,7 @@ abx_add_suite(server_program 600 "e2e;threads;beside" ${CMAKE_SOURCE_DIR}/tests/
 abx_add_suite(server_browser 600 "e2e;once" ${CMAKE_SOURCE_DIR}/tests/server/browser)
 # What its confined processes can not do: places where one is started x attacks.
 abx_add_suite(server_confine 600 e2e ${CMAKE_SOURCE_DIR}/tests/server/confine)
-abx_add_suite(server_held 300 e2e ${CMAKE_SOURCE_DIR}/tests/server/held)
+abx_add_suite(server_held 300 "e2e;threads" ${CMAKE_SOURCE_DIR}/tests/server/held)
 abx_add_suite(server_files 600 "e2e;threads;beside" ${CMAKE_SOURCE_DIR}/tests/server/files)
 abx_add_suite(server_raw_files 600 "e2e;threads;beside" ${CMAKE_SOURCE_DIR}/tests/server/raw_files)
 abx_add_suite(server_changes 600 "e2e;threads;beside" ${CMAKE_SOURCE_DIR}/tests/server/changes)
@@ -74,7 +74,7 @@ abx_add_suite(oracle_server_fast 300 fast ${CMAKE_SOURCE_DIR}/tests/oracle/run -
 abx_add_suite(commands_cases 900 "e2e;beside" ${CMAKE_SOURCE_DIR}/tests/commands/run)
 abx_add_suite(commands_pythons 900 "e2e;once;beside" ${CMAKE_SOURCE_DIR}/tests/commands/pythons)
 abx_add_suite(commands_behaviour 600 "e2e;beside" ${CMAKE_SOURCE_DIR}/tests/commands/behaviour)
-abx_add_suite(commands_kinds 600 "e2e;beside" ${CMAKE_SOURCE_DIR}/tests/commands/kinds)
+abx_add_suite(commands_kinds 600 "e2e;threads;beside" ${CMAKE_SOURCE_DIR}/tests/commands/kinds)
 # libabx itself, and abx server, against an engine: a program of the public header alone.
 add_executable(client_server ${CMAKE_SOURCE_DIR}/tests/client/server.c)
 target_link_libraries(client_server PRIVATE abx_client)

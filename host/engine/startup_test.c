@@ -271,6 +271,9 @@ static int attack(void *arg)
 
 TEST(confined_network_side_has_the_database_and_nothing_else)
 {
+#ifdef __SANITIZE_THREAD__
+    skip(); /* with the sanitizer in it the confined process ends by a signal */
+#endif
     if (geteuid() != 0)
         skip(); /* a user has no root to give up */
     setup();
