@@ -216,8 +216,10 @@ def from_a_dockerfile_and_from_a_template():
     text = "FROM e2bdev/base\nENV A=1\nRUN echo from-file > /tmp/d\nCOPY one.txt /tmp/one\n"
     Chain(Template).build(begun().from_dockerfile(text), f"{RUN}-file")
     Chain(Template).build(begun().from_template(f"{RUN}-file").run_cmd("echo more >> /tmp/d", user="root").set_start_cmd("sleep 1000", "true"), f"{RUN}-more")
+    begun_soon = "for i in $(seq 100); do pgrep -x sleep >/dev/null && break; sleep 0.05; done"  # ready says nothing of it
     with Sandbox.create(f"{RUN}-more") as box:
-        equal(box.commands.run("cat /tmp/d /tmp/one; pgrep -c sleep; echo $A").stdout.split(), ["from-file", "more", "one", "1", "1"])
+        equal(box.commands.run(f"cat /tmp/d /tmp/one; {begun_soon}; pgrep -c sleep; echo $A").stdout.split(),
+              ["from-file", "more", "one", "1", "1"])
 
 
 @check
