@@ -83,9 +83,9 @@ void abx__http_conn_gone(struct abx_http_conn *c);
 int abx__http_conn_new(struct abx_http_server *s, int take_fd, int tag, struct abx_error *err);
 /** Has the connection looked at from the loop: something changed outside of a step. */
 void abx__http_conn_wake(struct abx_http_conn *c);
-/** There is no place for it: says so and ends it. */
 /** Nothing is being done for it: it has said no whole head yet, or is answered. */
 bool abx__http_conn_is_waiting(const struct abx_http_conn *c);
+/** There is no place for it: says so and ends it. */
 void abx__http_conn_turn_away(struct abx_http_conn *c);
 /** Its deadline has passed. */
 void abx__http_conn_expire(struct abx_http_conn *c);
