@@ -400,6 +400,12 @@ int abx_process_signal_leader(struct abx_process *p, int signum, struct abx_erro
     return signal_result(p->proc ? abx_proc_signal(p->proc, signum) : -ESRCH, err);
 }
 
+/* A shell that got the key's signal beside its job would forget what was typed ahead. */
+static bool is_of_key(int signum)
+{
+    return signum == SIGINT || signum == SIGQUIT || signum == SIGTSTP;
+}
+
 int abx_process_signal_terminal(struct abx_process *p, int signum, struct abx_error *err)
 {
     if (!p->config.has_pty)
@@ -409,8 +415,8 @@ int abx_process_signal_terminal(struct abx_process *p, int signum, struct abx_er
     pid_t job = -1;
     if (p->proc && p->io && !p->io->eof[0] &&
         ioctl(abx_stream_fd(&p->io->out[0]), TIOCGPGRP, &job) == 0 && job > 1 &&
-        job != abx_proc_pid(p->proc))
-        kill(-job, signum);
+        job != abx_proc_pid(p->proc) && kill(-job, signum) == 0 && is_of_key(signum))
+        return 0;
     return abx_process_signal(p, signum, err);
 }
 

@@ -167,8 +167,9 @@ int abx_process_close_stdin(struct abx_process *p, struct abx_error *err);
 /** To the process group. @signum 1..64. INVALID_ARGUMENT; INTERNAL when the leader is reaped and
  *  its group is gone. */
 int abx_process_signal(struct abx_process *p, int signum, struct abx_error *err);
-/** To the foreground job of the terminal, and to the leader's group when that is another one.
- *  FAILED_PRECONDITION without a terminal; else as above. */
+/** To the foreground job of the terminal; one that no key gives (all but SIGINT, SIGQUIT, SIGTSTP)
+ *  also to the leader's group when that is another one. FAILED_PRECONDITION without a terminal;
+ * else as above. */
 int abx_process_signal_terminal(struct abx_process *p, int signum, struct abx_error *err);
 /** To the leader alone. Errors as abx_process_signal(). */
 int abx_process_signal_leader(struct abx_process *p, int signum, struct abx_error *err);

@@ -142,6 +142,31 @@ TEST(process_terminal_signal_reaches_the_foreground_job)
     tear_down();
 }
 
+/* As from the keyboard: a shell that had it too would forget what was typed ahead. */
+TEST(process_terminal_signal_of_a_key_is_the_jobs_alone)
+{
+    set_up();
+    struct watcher w;
+    struct abx_process_spec spec = {.has_pty = true};
+    struct abx_process *p = start_program(
+        &spec, "trap 'echo leader' INT TERM; set -m; sh -c 'trap \"echo hit; exit\" INT TERM; echo "
+               "up; read x'; echo one; sh -c 'trap \"echo hit; exit\" TERM; echo again; read x'; "
+               "echo two; sleep 7777");
+    watch(&w, p, 0);
+    wait_text(&w, "up");
+    assert_int_equal(abx_process_signal_terminal(p, SIGINT, NULL), 0);
+    wait_text(&w, "again");
+    assert_non_null(strstr(w.out[ABX_OUTPUT_PTY].ptr, "hit"));
+    assert_null(strstr(w.out[ABX_OUTPUT_PTY].ptr, "leader"));
+    assert_int_equal(abx_process_signal_terminal(p, SIGTERM, NULL), 0);
+    wait_text(&w, "two");
+    assert_non_null(strstr(w.out[ABX_OUTPUT_PTY].ptr, "leader"));
+    assert_int_equal(abx_process_signal_leader(p, SIGKILL, NULL), 0);
+    run_loop();
+    watcher_done(&w);
+    tear_down();
+}
+
 TEST(process_without_a_terminal_takes_no_terminal_signal)
 {
     set_up();
