@@ -198,10 +198,7 @@ void abx__archive_post(struct abx__call *c)
     struct archive a = {.fd = -1};
     if (!read_paths(c, &a.count) || !read_form(c, &a.form) || !are_strings(c))
         return;
-    struct abx__job *j = abx__job_new(c, archive_run, 0);
-    struct archive *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = a;
+    struct abx__job *j = abx__job_with(c, archive_run, 0, &a, sizeof(a));
     if (j == NULL)
         return;
     j->done = archive_done;

@@ -137,6 +137,23 @@ bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *
     return true;
 }
 
+bool abx__bounds_judge_link(const struct abx__bounds *b, struct abx_str path, struct abx_str target,
+                            struct abx_policy_verdict *v)
+{
+    ABX_AUTO_BUF whole;
+    abx_buf_init(&whole, PATH_BYTES * 2);
+    if (target.len == 0 || target.ptr[0] != '/') {
+        abx_buf_put_str(&whole, abx_str_sub(path, 0, (size_t)abx_str_rchr(path, '/')));
+        abx_buf_put_byte(&whole, '/');
+    }
+    abx_buf_put_str(&whole, target);
+    if (abx_buf_failed(&whole))
+        return abx_policy_deny(v, ABX_POLICY_INVALID_PATH, "link: the path is too long");
+    struct abx__path_ask ask = {.path = abx_buf_str(&whole), .op = ABX_OP_WRITE, .field = "link"};
+    struct abx_str resolved;
+    return abx__bounds_judge(b, &ask, &resolved, v);
+}
+
 bool abx__bounds_is_root(const struct abx__bounds *b, struct abx_str resolved)
 {
     struct abx_policy_path_facts facts = facts_of(b, resolved, resolved);

@@ -183,10 +183,7 @@ void abx__chmod_post(struct abx__call *c)
     if (folder_mode && !json_is_null(folder_mode) &&
         !read_mode(c, "directory_mode", folder_mode, &k.folder_mode))
         return;
-    struct abx__job *j = abx__job_new(c, chmod_run, ANSWER_MAX);
-    struct change *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = k;
+    struct abx__job *j = abx__job_with(c, chmod_run, ANSWER_MAX, &k, sizeof(k));
     if (j)
         abx__job_start(j);
 }

@@ -213,10 +213,8 @@ static void code_post(struct abx__call *c)
     struct code x = {.began_ms = abx_time_mono_ms()};
     if (!read_code(c, &x))
         return;
-    struct abx__job *j = abx__job_new(c, judge, 4096);
-    struct code *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = x; /* the text stays in the body, which the job has */
+    /* the text stays in the body, which the job has */
+    struct abx__job *j = abx__job_with(c, judge, 4096, &x, sizeof(x));
     if (j == NULL)
         return;
     j->done = judged;

@@ -286,10 +286,7 @@ static void create_post(struct abx__call *c)
                        (int)PER_OWNER_MAX);
         return;
     }
-    struct abx__job *j = abx__job_new(c, judge, 4096);
-    enum abx_language_id *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = language;
+    struct abx__job *j = abx__job_with(c, judge, 4096, &language, sizeof(language));
     if (j == NULL)
         return;
     j->done = judged;

@@ -12,7 +12,7 @@
 
 #include "lib/base/banned.h"
 
-enum { ANSWER_MAX = 1 << 20, ENTRIES = 100000, PATH_BYTES = 65536, SCRATCH_MAX = 1 << 20 };
+enum { ANSWER_MAX = 1 << 20, ENTRIES = 100000, SCRATCH_MAX = 1 << 20 };
 
 struct copy {
     struct abx__ends ends;
@@ -21,21 +21,10 @@ struct copy {
     struct abx__job *job;
 };
 
-/* Whether a link that says @target may stand at @path: a narrower caller plants no way out for a
- * wider one. */
-static bool may_link(struct copy *k, struct abx_str path, struct abx_str target)
+static bool may_link(const struct copy *k, const struct abx_tree_copy_entry *e)
 {
     struct abx_policy_verdict v = {0};
-    struct abx_str resolved;
-    ABX_AUTO_BUF whole;
-    abx_buf_init(&whole, PATH_BYTES);
-    if (target.len == 0 || target.ptr[0] != '/') {
-        abx_buf_put_str(&whole, abx_str_sub(path, 0, (size_t)abx_str_rchr(path, '/')));
-        abx_buf_put_byte(&whole, '/');
-    }
-    abx_buf_put_str(&whole, target);
-    struct abx__path_ask ask = {.path = abx_buf_str(&whole), .op = ABX_OP_WRITE};
-    return !abx_buf_failed(&whole) && abx__bounds_judge(&k->ends.bounds, &ask, &resolved, &v);
+    return abx__bounds_judge_link(&k->ends.bounds, e->to, e->target, &v);
 }
 
 /* Left out, or, if it is all that was asked for, refused. */
@@ -56,8 +45,7 @@ static int judge(void *ctx, const struct abx_tree_copy_entry *e)
         .path = e->to, .op = ABX_OP_WRITE, .field = "destination", .keep_last = true};
     struct abx_str resolved;
     abx_arena_done(&k->scratch);
-    if (!abx__bounds_shows(&k->ends.bounds, e->from, is_link) ||
-        (is_link && !may_link(k, e->to, e->target)))
+    if (!abx__bounds_shows(&k->ends.bounds, e->from, is_link) || (is_link && !may_link(k, e)))
         return leave_out(k, e);
     bool is_good = abx__bounds_judge(&k->ends.bounds, &ask, &resolved, &k->job->verdict) &&
                    (S_ISDIR(e->st.st_mode) ||
@@ -170,10 +158,7 @@ void abx__copy_post(struct abx__call *c)
         .max_entries = abx_policy_limit_u64(c->rule, ABX_LIMIT_MAX_FILES, ENTRIES)};
     if (!abx__ends_read(c, &k.ends))
         return;
-    struct abx__job *j = abx__job_new(c, copy_run, ANSWER_MAX);
-    struct copy *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = k;
+    struct abx__job *j = abx__job_with(c, copy_run, ANSWER_MAX, &k, sizeof(k));
     if (j)
         abx__job_start(j);
 }

@@ -397,10 +397,7 @@ void abx__grep_post(struct abx__call *c)
         !read_flag(c, "gitignore", true, &g.reads_gitignore) || !read_numbers(c, &g) ||
         !check_globs(c))
         return;
-    struct abx__job *j = abx__job_new(c, grep_run, OUT_MAX);
-    struct grep *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = g;
+    struct abx__job *j = abx__job_with(c, grep_run, OUT_MAX, &g, sizeof(g));
     if (j == NULL)
         return;
     j->done = grep_done;

@@ -160,6 +160,16 @@ void *abx__job_data(struct abx__job *j, size_t size)
     return j->data;
 }
 
+struct abx__job *abx__job_with(struct abx__call *c, void (*run)(struct abx__job *j), size_t out_max,
+                               const void *data, size_t size)
+{
+    struct abx__job *j = abx__job_new(c, run, out_max);
+    void *copy = j ? abx__job_data(j, size) : NULL;
+    if (copy)
+        memcpy(copy, data, size);
+    return j;
+}
+
 struct abx_str abx__job_query(const struct abx__job *j, const char *name)
 {
     for (size_t i = 0; i < j->query_count; i++)

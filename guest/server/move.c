@@ -47,10 +47,7 @@ void abx__move_post(struct abx__call *c)
     struct abx__ends e = {.source_op = ABX_OP_DELETE, .taken_status = 500, .taken_type = "Error"};
     if (!abx__ends_read(c, &e))
         return;
-    struct abx__job *j = abx__job_new(c, move_run, ANSWER_MAX);
-    struct abx__ends *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = e;
+    struct abx__job *j = abx__job_with(c, move_run, ANSWER_MAX, &e, sizeof(e));
     if (j)
         abx__job_start(j);
 }

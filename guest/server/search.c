@@ -134,10 +134,7 @@ void abx__search_post(struct abx__call *c)
         !abx__files_number(c, "max_depth", DEPTH, &s.depth) ||
         !abx__files_number(c, "max_results", RESULTS, &s.results))
         return;
-    struct abx__job *j = abx__job_new(c, search_run, DOCUMENT_MAX);
-    struct search *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = s;
+    struct abx__job *j = abx__job_with(c, search_run, DOCUMENT_MAX, &s, sizeof(s));
     if (j)
         abx__job_start(j);
 }

@@ -373,6 +373,10 @@ struct abx__path_ask {
  * arena. Blocks. False: the refusal is in @v. */
 bool abx__bounds_judge(const struct abx__bounds *b, const struct abx__path_ask *ask,
                        struct abx_str *ret, struct abx_policy_verdict *v);
+/** Whether a link that says @target may stand at @path: where it leads has to be a place that may
+ * be written to, so that a narrower caller plants no way out for a wider one. Blocks. */
+bool abx__bounds_judge_link(const struct abx__bounds *b, struct abx_str path, struct abx_str target,
+                            struct abx_policy_verdict *v);
 /** Whether the resolved path is a root itself. */
 bool abx__bounds_is_root(const struct abx__bounds *b, struct abx_str resolved);
 /** An entry of a listing: not denied, and a link leads inside (or nowhere, but inside). Blocks. */
@@ -423,6 +427,9 @@ struct abx__job *abx__job_new(struct abx__call *c, void (*run)(struct abx__job *
 void abx__job_start(struct abx__job *j);
 /** Answers with the outcome, now; of a job that is held and does not run. */
 void abx__job_end(struct abx__job *j);
+/** The same with a copy of @data in job->data. */
+struct abx__job *abx__job_with(struct abx__call *c, void (*run)(struct abx__job *j), size_t out_max,
+                               const void *data, size_t size);
 /** job->data, zeroed; NULL: the outcome is set and run will not be called. */
 void *abx__job_data(struct abx__job *j, size_t size);
 /** Of the query that the call had. */

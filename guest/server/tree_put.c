@@ -10,7 +10,7 @@
 
 #include "lib/base/banned.h"
 
-enum { ENTRIES = 100000, PATH_BYTES = 65536, SCRATCH_MAX = 1 << 20 };
+enum { ENTRIES = 100000, SCRATCH_MAX = 1 << 20 };
 
 struct tree {
     enum abx_pack_form form;
@@ -52,31 +52,16 @@ static bool fail(struct abx__job *j, const struct abx_error *err)
     return abx__job_fail(j, 500, "OSError", "%s", err->msg);
 }
 
-/* Where a link would lead must be a place that the endpoint may write to: a narrower caller plants
- * no way out for a wider one. */
-static bool may_link(struct tree *t, struct abx_str path, struct abx_str target)
-{
-    ABX_AUTO_BUF whole;
-    abx_buf_init(&whole, PATH_BYTES);
-    if (target.len == 0 || target.ptr[0] != '/') {
-        abx_buf_put_str(&whole, abx_str_sub(path, 0, (size_t)abx_str_rchr(path, '/')));
-        abx_buf_put_byte(&whole, '/');
-    }
-    abx_buf_put_str(&whole, target);
-    struct abx__path_ask ask = {.path = abx_buf_str(&whole), .op = ABX_OP_WRITE, .field = "link"};
-    struct abx_str resolved;
-    return abx__bounds_judge(&t->bounds, &ask, &resolved, &t->job->verdict);
-}
-
 static bool allows(void *ctx, struct abx_str path, struct abx_str target, struct abx_error *err)
 {
     struct tree *t = ctx;
     struct abx__path_ask ask = {.path = path, .op = ABX_OP_WRITE, .keep_last = true};
     struct abx_str resolved;
     abx_arena_done(&t->scratch);
-    bool is_good = abx__bounds_judge(&t->bounds, &ask, &resolved, &t->job->verdict) &&
-                   abx_policy_extension_check(t->job->rule, path, &t->job->verdict) &&
-                   (target.ptr == NULL || may_link(t, path, target));
+    bool is_good =
+        abx__bounds_judge(&t->bounds, &ask, &resolved, &t->job->verdict) &&
+        abx_policy_extension_check(t->job->rule, path, &t->job->verdict) &&
+        (target.ptr == NULL || abx__bounds_judge_link(&t->bounds, path, target, &t->job->verdict));
     if (!is_good)
         abx_err_set(err, ABX_PERMISSION_DENIED, "%.200s", t->job->verdict.text);
     return is_good;

@@ -187,10 +187,7 @@ static void upload(struct abx__call *c, struct sink sink)
         return;
     }
     u.text = c->long_value.ptr && !u.is_plain ? c->long_value : text_of(text);
-    struct abx__job *j = abx__job_new(c, upload_run, ANSWER_MAX);
-    struct upload *copy = j ? abx__job_data(j, sizeof(*copy)) : NULL;
-    if (copy)
-        *copy = u;
+    struct abx__job *j = abx__job_with(c, upload_run, ANSWER_MAX, &u, sizeof(u));
     if (j)
         abx__job_start(j);
 }
